@@ -1,0 +1,413 @@
+"""What may be asked of a queue: one immutable class for each command, checked as it is made.
+
+`asks` names the arguments that the log keeps because no event holds them, in the order of the
+line. `command(entry)` is the way back: the command that an entry answered, so that it can be
+decided again.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Hashable, Iterable
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from eventq.core.errors import BadValue
+from eventq.core.events import (
+    Cancelled,
+    Completed,
+    Enqueued,
+    Entry,
+    Failed,
+    Kind,
+    Opened,
+    TaskEvent,
+)
+from eventq.core.policy import Policy, at_least
+
+__all__ = [
+    "COMMANDS",
+    "NAME_LIMIT",
+    "Cancel",
+    "Close",
+    "Command",
+    "Complete",
+    "CompleteAndStart",
+    "Enqueue",
+    "EnqueueAll",
+    "Fail",
+    "Open",
+    "Redrive",
+    "Release",
+    "Reopen",
+    "Restore",
+    "Start",
+    "Tick",
+    "check_name",
+    "command",
+]
+
+NAME_LIMIT = 512
+"""How many bytes of UTF-8 an id, a key or the name of a worker may have."""
+
+
+def check_name(what: str, value: object) -> None:
+    """Raise BadValue unless the value is a non-empty text of at most 512 bytes without controls."""
+    if type(value) is not str:
+        raise BadValue(f"{what} must be a text, not {value!r}")
+    if value.isascii() and value.isprintable() and 0 < len(value) <= NAME_LIMIT:
+        return
+    if not value:
+        raise BadValue(f"{what} must not be empty")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise BadValue(f"{what} {value[:40]!r} holds a lone surrogate, which no log can") from None
+    if size > NAME_LIMIT:
+        raise BadValue(f"{what} {value[:40]!r}... has {size} bytes; at most {NAME_LIMIT} fit")
+    for character in value:
+        if unicodedata.category(character) == "Cc":
+            raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
+
+
+def _named(what: str) -> Any:
+    def check(instance: object, attribute: Any, value: object) -> None:
+        check_name(what, value)
+
+    return check
+
+
+def _own_id(instance: object, attribute: Any, value: object) -> None:
+    if value is None:
+        return
+    check_name("a task's id", value)
+    assert isinstance(value, str)
+    if value.startswith("#"):
+        raise BadValue(
+            f"a task's id must not start with '#', as {value!r} does: the queue makes such ids"
+        )
+
+
+def _dependencies(value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str | bytes):
+        raise BadValue(f"after must be a collection of ids, not the text {value!r}")
+    try:
+        return tuple(dict.fromkeys(value))
+    except TypeError as error:
+        raise BadValue(f"after must be a collection of ids: {error}") from None
+
+
+def _check_dependencies(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
+    for dependency in value:
+        check_name("an id in after", dependency)
+
+
+def _worker(instance: object, attribute: Any, value: object) -> None:
+    if isinstance(value, str):
+        check_name("the name of a worker", value)
+    else:
+        try:
+            hash(value)
+        except TypeError:
+            raise BadValue(f"a worker must be hashable, not {value!r}") from None
+
+
+def _optional_text(instance: object, attribute: Any, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise BadValue(f"{attribute.name} must be a text or None, not {value!r}")
+
+
+def _text(instance: object, attribute: Any, value: object) -> None:
+    if not isinstance(value, str):
+        raise BadValue(f"{attribute.name} must be a text, not {value!r}")
+
+
+def _kind(instance: object, attribute: Any, value: object) -> None:
+    if value not in ("retryable", "permanent"):
+        raise BadValue(f"kind must be 'retryable' or 'permanent', not {value!r}")
+
+
+_lease = at_least(1)
+
+
+@frozen
+class Command:
+    """What a caller asks of the queue."""
+
+    do: ClassVar[str]
+    """What the log calls it."""
+    asks: ClassVar[tuple[str, ...]] = ()
+    operator: ClassVar[bool] = False
+    """Whether it is asked by a person, who may say why."""
+
+    def ask(self) -> dict[str, Any]:
+        """The arguments that the log keeps because no event holds them."""
+        return {name: getattr(self, name, None) for name in self.asks}
+
+    @classmethod
+    def again(cls, entry: Entry) -> Command:
+        """The command that this entry answered."""
+        return cls()
+
+
+def _find(entry: Entry, *kinds: type[TaskEvent]) -> Any:
+    """The event that holds what the caller gave: the first of these kinds."""
+    return next(event for event in entry.events if isinstance(event, kinds))
+
+
+@frozen
+class Open(Command):
+    """Begin a log: always the first command."""
+
+    do = "open"
+    queue: str = field(validator=_named("the id of a queue"))
+    policy: Policy = field(factory=Policy)
+
+    @classmethod
+    def again(cls, entry: Entry) -> Open:
+        opened = entry.events[0]
+        assert isinstance(opened, Opened)
+        return cls(opened.queue, opened.policy)
+
+
+class _Given:
+    """Says that a task takes the `max_attempts` of the queue."""
+
+    def __repr__(self) -> str:
+        return "the queue's own"
+
+
+OF_THE_QUEUE: Any = _Given()
+
+
+def _max_attempts(instance: object, attribute: Any, value: object) -> None:
+    if value is not OF_THE_QUEUE:
+        at_least(1, optional=True)(instance, attribute, value)
+
+
+@frozen
+class Enqueue(Command):
+    """A new task. Without an id the queue makes one; `after` are the ids that it needs.
+
+    `max_attempts`: the queue's own unless given; None is unlimited.
+    """
+
+    do = "enqueue"
+    id: str | None = field(default=None, validator=_own_id)
+    payload: Any = None
+    after: tuple[str, ...] = field(
+        default=(), converter=_dependencies, validator=_check_dependencies
+    )
+    max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True, validator=_max_attempts)
+
+    @classmethod
+    def of(cls, event: Enqueued) -> Enqueue:
+        """The command that gives this event."""
+        made = event.task.startswith("#")
+        return cls(
+            None if made else event.task,
+            event.payload,
+            event.after,
+            max_attempts=event.max_attempts,
+        )
+
+    @classmethod
+    def again(cls, entry: Entry) -> Enqueue:
+        return cls.of(_find(entry, Enqueued))
+
+
+def _tasks(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
+    for item in value:
+        if not isinstance(item, Enqueue):
+            raise BadValue(f"a batch is made of Enqueue commands, not of {item!r}")
+
+
+def _batch(value: Iterable[Enqueue]) -> tuple[Enqueue, ...]:
+    try:
+        return tuple(value)
+    except TypeError as error:
+        raise BadValue(f"a batch must be a collection of Enqueue commands: {error}") from None
+
+
+@frozen
+class EnqueueAll(Command):
+    """A batch: admitted whole or not at all. Its tasks may name each other in any order."""
+
+    do = "enqueue_all"
+    tasks: tuple[Enqueue, ...] = field(converter=_batch, validator=_tasks)
+
+    @classmethod
+    def again(cls, entry: Entry) -> EnqueueAll:
+        return cls([Enqueue.of(event) for event in entry.events if isinstance(event, Enqueued)])
+
+
+@frozen
+class Start(Command):
+    """Hand out the first task in the line, to this worker or to nobody named."""
+
+    do = "start"
+    asks = ("worker", "lease_for")
+    worker: Hashable = field(default=None, validator=_worker)
+
+    @classmethod
+    def again(cls, entry: Entry) -> Start:
+        return cls(entry.ask["worker"])
+
+
+@frozen
+class Complete(Command):
+    """The work of this lease is done."""
+
+    do = "complete"
+    asks = ("lease",)
+    lease: int = field(validator=_lease)
+    result: Any = None
+
+    @classmethod
+    def again(cls, entry: Entry) -> Complete:
+        return cls(entry.ask["lease"], _find(entry, Completed).result)
+
+
+@frozen
+class CompleteAndStart(Command):
+    """Complete, then Start, in one entry; refused whole."""
+
+    do = "complete_and_start"
+    asks = ("lease", "worker", "lease_for")
+    lease: int = field(validator=_lease)
+    result: Any = None
+    worker: Hashable = field(default=None, validator=_worker)
+
+    @classmethod
+    def again(cls, entry: Entry) -> CompleteAndStart:
+        result = _find(entry, Completed).result
+        return cls(entry.ask["lease"], result, entry.ask["worker"])
+
+
+@frozen
+class Fail(Command):
+    """The work of this lease failed; `permanent` goes straight to the dead letters."""
+
+    do = "fail"
+    asks = ("lease", "retry_after")
+    lease: int = field(validator=_lease)
+    error: str = field(default="", validator=_text)
+    kind: Kind = field(default="retryable", validator=_kind)
+
+    @classmethod
+    def again(cls, entry: Entry) -> Fail:
+        failed = _find(entry, Failed)
+        return cls(entry.ask["lease"], failed.error, failed.kind)
+
+
+@frozen
+class Release(Command):
+    """Hand the task of this lease back unworked; the attempt is not counted."""
+
+    do = "release"
+    asks = ("lease",)
+    lease: int = field(validator=_lease)
+
+    @classmethod
+    def again(cls, entry: Entry) -> Release:
+        return cls(entry.ask["lease"])
+
+
+def _task_of(entry: Entry) -> str:
+    """The task that a command about one task named: its own event comes first."""
+    first = entry.events[0]
+    assert isinstance(first, TaskEvent)
+    return first.task
+
+
+@frozen
+class Redrive(Command):
+    """Give a DEAD or PARKED task fresh attempts."""
+
+    do = "redrive"
+    operator = True
+    task: str = field(validator=_named("a task's id"))
+
+    @classmethod
+    def again(cls, entry: Entry) -> Redrive:
+        return cls(_task_of(entry))
+
+
+@frozen
+class Cancel(Command):
+    """Take an unfinished task out of the work, by an operator or by the worker that holds it."""
+
+    do = "cancel"
+    asks = ("lease",)
+    operator = True
+    task: str = field(validator=_named("a task's id"))
+    lease: int | None = field(default=None, validator=at_least(1, optional=True))
+    error: str | None = field(default=None, validator=_optional_text)
+
+    @classmethod
+    def again(cls, entry: Entry) -> Cancel:
+        cancelled = _find(entry, Cancelled)
+        return cls(cancelled.task, entry.ask["lease"], cancelled.error)
+
+
+@frozen
+class Restore(Command):
+    """Bring a CANCELLED task back, with fresh attempts."""
+
+    do = "restore"
+    operator = True
+    task: str = field(validator=_named("a task's id"))
+
+    @classmethod
+    def again(cls, entry: Entry) -> Restore:
+        return cls(_task_of(entry))
+
+
+@frozen
+class Close(Command):
+    """Admit no new tasks; what was admitted drains."""
+
+    do = "close"
+    operator = True
+
+
+@frozen
+class Reopen(Command):
+    """Admit new tasks again."""
+
+    do = "reopen"
+    operator = True
+
+
+@frozen
+class Tick(Command):
+    """Carry out what is due, and nothing else."""
+
+    do = "tick"
+
+
+COMMANDS: tuple[type[Command], ...] = (
+    Open,
+    Enqueue,
+    EnqueueAll,
+    Start,
+    Complete,
+    CompleteAndStart,
+    Fail,
+    Release,
+    Redrive,
+    Cancel,
+    Restore,
+    Close,
+    Reopen,
+    Tick,
+)
+
+_BY_NAME = {kind.do: kind for kind in COMMANDS}
+
+
+def command(entry: Entry) -> Command:
+    """The command that this entry answered: `decide(state before it, command(entry))` gives its
+    events again."""
+    return _BY_NAME[entry.do].again(entry)

@@ -1,0 +1,400 @@
+"""All the rules: what follows from a command, or why it is refused.
+
+`decide(state, command, at)` is pure: the time comes in with the command. It folds with `evolve`
+as it goes, so that each rule sees the state as its own events have made it. Each command has one
+function here, whose checks stand in the order of the refusals; what may follow which status is
+asked of the table in `lifecycle`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from eventq.core.commands import (
+    OF_THE_QUEUE,
+    Cancel,
+    Close,
+    Command,
+    Complete,
+    CompleteAndStart,
+    Enqueue,
+    EnqueueAll,
+    Fail,
+    Open,
+    Redrive,
+    Release,
+    Reopen,
+    Restore,
+    Start,
+    Tick,
+)
+from eventq.core.errors import (
+    BadValue,
+    CycleError,
+    OtherContent,
+    QueueClosed,
+    QueueFull,
+    StaleLease,
+    UnknownTask,
+    UnknownWorker,
+    WorkerBusy,
+    WrongStatus,
+)
+from eventq.core.events import (
+    Blocked,
+    Cancelled,
+    Closed,
+    Completed,
+    Died,
+    Enqueued,
+    Event,
+    Failed,
+    Forgotten,
+    Json,
+    Kind,
+    Opened,
+    Parked,
+    Readied,
+    Redriven,
+    Released,
+    Reopened,
+    Restored,
+    Started,
+    TaskEvent,
+    Unblocked,
+)
+from eventq.core.evolve import begin, tell
+from eventq.core.graph import blocks, find_cycle, root_above, wanted
+from eventq.core.lifecycle import LEADS, Status, sources
+from eventq.core.record import Record
+from eventq.core.state import Draft, Questions, State
+
+__all__ = ["DUE_LIMIT", "decide"]
+
+S = Status
+
+DUE_LIMIT = 1000
+"""How much due work one entry carries out at most."""
+
+COUNTED = {
+    "waiting": (S.PENDING, S.READY, S.DELAYED),
+    "unresolved": (S.PENDING, S.READY, S.DELAYED, S.RUNNING),
+}
+"""Which tasks a capacity counts."""
+
+
+class _Telling:
+    """The entry in the making: the state as its events so far have made it, and these events."""
+
+    def __init__(self, state: State, at: datetime) -> None:
+        self.state = state
+        self.at = at
+        self.seq = state.seq + 1
+        self.now: Questions = state
+        self.events: list[Event] = []
+        self._draft: Draft | None = None
+
+    def tell(self, event: Event) -> None:
+        if self._draft is None:
+            self.now = self._draft = Draft.of(self.state)
+            begin(self._draft, self.seq, self.at)
+        tell(self._draft, event)
+        self.events.append(event)
+
+    def done(self) -> State:
+        return self.state if self._draft is None else self._draft.done()
+
+
+def decide(state: State, command: Command, at: datetime) -> tuple[tuple[Event, ...], State]:
+    """What follows from a command at this time: the events, and the state after them.
+
+    No events: what was asked for already holds, or there was nothing to do. Raises a Refusal,
+    and then nothing has changed.
+    """
+    telling = _Telling(state, at)
+    _RULES[type(command)](telling, command)
+    return tuple(telling.events), telling.done()
+
+
+# Enqueueing.
+
+
+def _open(t: _Telling, command: Open) -> None:
+    if t.now.admission != "absent":
+        raise BadValue("this log is open already: the first entry alone opens it")
+    t.tell(Opened(command.queue, command.policy))
+
+
+def _enqueue(t: _Telling, command: Enqueue) -> None:
+    _admit(t, [(command.id or f"#{t.seq}", command)])
+
+
+def _enqueue_all(t: _Telling, command: EnqueueAll) -> None:
+    tasks = []
+    made = 0
+    for task in command.tasks:
+        if task.id is None:
+            made += 1
+        tasks.append((task.id or f"#{t.seq}.{made}", task))
+    _admit(t, tasks)
+
+
+def _admit(t: _Telling, tasks: list[tuple[str, Enqueue]]) -> None:
+    new: dict[str, Enqueue] = {}
+    for name, task in tasks:
+        record = t.now.record(name)
+        known = new.get(name) if record is None else record.task
+        if known is None:
+            new[name] = task
+        elif differs := _differs(known, task):
+            raise OtherContent(
+                name, "new in this batch" if record is None else record.status, differs
+            )
+    if not new:
+        return
+    if t.now.admission != "open":
+        raise QueueClosed(next(iter(new)))
+    before = t.now
+    no_room = _no_room(before, new)
+    default = before.policy.retry.max_attempts
+    for name, task in new.items():
+        if cycle := find_cycle(t.now, name, task.after):
+            raise CycleError(cycle)
+        limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
+        t.tell(Enqueued(name, task.payload, task.after, None, limit, None))
+        _settle(t, name)
+    if no_room is not None:
+        raise no_room
+
+
+def _differs(known: Enqueued | Enqueue, task: Enqueue) -> str | None:
+    """What of the content differs, in words; None when all is the same."""
+    if not _same(known.payload, task.payload):
+        return "another payload"
+    if known.after != task.after and set(known.after) != set(task.after):
+        return "other dependencies"
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two payloads are the same: the same object, or JSON texts of the same value."""
+    return one is other or (type(one) is type(other) is Json and one.same(other))
+
+
+def _no_room(state: Questions, new: dict[str, Enqueue]) -> QueueFull | None:
+    """The refusal for want of room, if there is none: judged once, on the state before.
+
+    An id that a PENDING task names is admitted whatever the room.
+    """
+    capacity = state.policy.capacity
+    if capacity is None:
+        return None
+    taken = state.count(*COUNTED[capacity.counts])
+    if taken + len(new) <= capacity.limit:
+        return None
+    asked = sum(not wanted(state, name) for name in new)
+    if not asked or taken + asked <= capacity.limit:
+        return None
+    return QueueFull(asked, taken, capacity.limit, capacity.counts)
+
+
+def _settle(t: _Telling, name: str) -> None:
+    """Where a PENDING task goes from there, and what it blocks when it is BLOCKED itself."""
+    record = t.now.record(name)
+    assert record is not None
+    if not record.needs:
+        t.tell(Readied(name))
+    elif (root := root_above(t.now, record.task.after)) is not None:
+        t.tell(Blocked(name, root))
+        _block_below(t, name, root)
+
+
+# What follows downstream: breadth-first, nearest first, in the order of enqueueing.
+
+
+def _block_below(t: _Telling, name: str, root: str) -> None:
+    frontier = deque([name])
+    while frontier:
+        for below in list(t.now.dependents(frontier.popleft())):
+            if below.status is S.PENDING:
+                t.tell(Blocked(below.task.task, root))
+                frontier.append(below.task.task)
+
+
+def _free_below(t: _Telling, freed: Iterable[str]) -> None:
+    """These tasks block nothing any more: unblock what no other root keeps, and ready what can run.
+
+    Each BLOCKED task watches one dependency that blocks it, and moves on to the next when it is
+    visited and that one blocks no more: nothing begins to block meanwhile, so each edge is
+    looked at a constant number of times.
+    """
+    watched: dict[str, int] = {}
+    frontier = deque(freed)
+    while frontier:
+        for below in list(t.now.dependents(frontier.popleft())):
+            name, after = below.task.task, below.task.after
+            if below.status is S.BLOCKED:
+                watch = watched.get(name, 0)
+                while watch < len(after) and not blocks(t.now.record(after[watch])):
+                    watch += 1
+                watched[name] = watch
+                if watch < len(after):
+                    continue
+                t.tell(Unblocked(name))
+                frontier.append(name)
+            elif below.status is not S.PENDING:
+                continue
+            if not below.needs:
+                t.tell(Readied(name))
+
+
+# Handing out, and what becomes of it.
+
+
+def _known_worker(state: Questions, worker: Hashable) -> None:
+    pool = state.policy.pool
+    if pool is not None and worker not in pool:
+        raise UnknownWorker(worker, pool)
+
+
+def _due(t: _Telling) -> None:
+    """Carry out what is due, the earliest first, as much as fits into one entry."""
+    for record in list(islice(t.now.surplus(), DUE_LIMIT)):
+        t.tell(Forgotten(record.task.task))
+
+
+def _hand_out(t: _Telling, worker: Hashable) -> None:
+    if worker is not None and (held := t.now.held_by(worker)) is not None:
+        assert held.lease is not None
+        raise WorkerBusy(worker, held.task.task, held.lease)
+    first = t.now.first()
+    if first is not None:
+        t.tell(Started(first.task.task, first.attempt + 1, worker))
+
+
+def _start(t: _Telling, command: Start) -> None:
+    _known_worker(t.now, command.worker)
+    _due(t)
+    _hand_out(t, command.worker)
+
+
+def _leased(state: Questions, lease: int, asked: str) -> Record:
+    record = state.leased(lease)
+    if record is None:
+        raise StaleLease(lease, asked)
+    return record
+
+
+def _complete(t: _Telling, command: Complete | CompleteAndStart) -> None:
+    name = _leased(t.now, command.lease, "complete").task.task
+    t.tell(Completed(name, command.result))
+    _free_below(t, [name])
+
+
+def _complete_and_start(t: _Telling, command: CompleteAndStart) -> None:
+    _known_worker(t.now, command.worker)
+    _complete(t, command)
+    _due(t)
+    _hand_out(t, command.worker)
+
+
+def _fail(t: _Telling, command: Fail) -> None:
+    _failure(t, _leased(t.now, command.lease, "fail"), command.error, command.kind)
+
+
+def _failure(t: _Telling, record: Record, error: str, kind: Kind) -> None:
+    """A hand-out failed: to the back of the line, or to the dead letters, or parked."""
+    name = record.task.task
+    t.tell(Failed(name, record.attempt, error, kind))
+    limit = record.task.max_attempts
+    if kind == "retryable" and (limit is None or record.attempt < limit):
+        t.tell(Readied(name))
+        return
+    redrives = t.now.policy.retry.max_redrives
+    parks = redrives is not None and record.redrives >= redrives
+    t.tell(Parked(name) if parks else Died(name))
+    _block_below(t, name, name)
+
+
+def _release(t: _Telling, command: Release) -> None:
+    record = _leased(t.now, command.lease, "release")
+    releases, limit = record.releases + 1, t.now.policy.retry.max_releases
+    if limit is not None and releases > limit:
+        _failure(t, record, f"released {releases} times", "retryable")
+    else:
+        t.tell(Released(record.task.task))
+
+
+# What a person asks.
+
+
+def _standing(state: Questions, name: str, asked: str, event: type[TaskEvent]) -> Record:
+    """This task, if the event may happen to it where it stands."""
+    record = state.record(name)
+    if record is None:
+        raise UnknownTask(name, asked)
+    if record.status not in LEADS[event]:
+        raise WrongStatus(name, asked, record.status, sources(event))
+    return record
+
+
+def _redrive(t: _Telling, command: Redrive) -> None:
+    name = command.task
+    _standing(t.now, name, "redrive", Redriven)
+    t.tell(Redriven(name))
+    t.tell(Readied(name))  # it has run, so all that it needs has succeeded
+    _free_below(t, [name])
+
+
+def _cancel(t: _Telling, command: Cancel) -> None:
+    name = command.task
+    record = _standing(t.now, name, "cancel", Cancelled)
+    if command.lease is not None and record.lease != command.lease:
+        raise StaleLease(command.lease, f"cancel {name!r}")
+    t.tell(Cancelled(name, command.error))
+    _block_below(t, name, name)
+
+
+def _restore(t: _Telling, command: Restore) -> None:
+    name = command.task
+    _standing(t.now, name, "restore", Restored)
+    t.tell(Restored(name))
+    _settle(t, name)
+    if not blocks(t.now.record(name)):
+        _free_below(t, [name])
+
+
+def _close(t: _Telling, command: Close) -> None:
+    if t.now.admission == "open":
+        t.tell(Closed())
+
+
+def _reopen(t: _Telling, command: Reopen) -> None:
+    if t.now.admission == "closed":
+        t.tell(Reopened())
+
+
+def _tick(t: _Telling, command: Tick) -> None:
+    _due(t)
+
+
+_RULES: dict[type[Command], Callable[[_Telling, Any], None]] = {
+    Open: _open,
+    Enqueue: _enqueue,
+    EnqueueAll: _enqueue_all,
+    Start: _start,
+    Complete: _complete,
+    CompleteAndStart: _complete_and_start,
+    Fail: _fail,
+    Release: _release,
+    Redrive: _redrive,
+    Cancel: _cancel,
+    Restore: _restore,
+    Close: _close,
+    Reopen: _reopen,
+    Tick: _tick,
+}

@@ -1,0 +1,264 @@
+"""What has happened: one immutable class for each event, to one task or to the queue.
+
+An event holds results, never policy, so that an old log folds to the same state under tomorrow's
+rules. The order of the fields here is the order on the wire.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from datetime import datetime
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from eventq.core.policy import Policy
+
+__all__ = [
+    "QUEUE_EVENTS",
+    "TASK_EVENTS",
+    "Blocked",
+    "Cancelled",
+    "Closed",
+    "Completed",
+    "Delayed",
+    "Died",
+    "Enqueued",
+    "Entry",
+    "Event",
+    "Expired",
+    "Failed",
+    "Forgotten",
+    "Json",
+    "Kind",
+    "Opened",
+    "Parked",
+    "Paused",
+    "Readied",
+    "Reconfigured",
+    "Redriven",
+    "Released",
+    "Renewed",
+    "Reopened",
+    "Resolved",
+    "Restored",
+    "Resumed",
+    "Started",
+    "TaskEvent",
+    "Unblocked",
+]
+
+Kind = Literal["retryable", "permanent"]
+
+
+@frozen
+class Json:
+    """A JSON text, kept as the bytes that were written; how a queue with a path holds payloads."""
+
+    text: bytes
+
+    def value(self) -> Any:
+        """The value that the text stands for, made afresh at each call."""
+        return json.loads(self.text)
+
+    def same(self, other: Json) -> bool:
+        """Whether both are the same content: equal as text with sorted keys (1 is not 1.0)."""
+        return self.text == other.text or self._sorted() == other._sorted()
+
+    def _sorted(self) -> str:
+        return json.dumps(self.value(), sort_keys=True)
+
+
+@frozen
+class TaskEvent:
+    """What has happened to exactly one task."""
+
+    task: str
+
+
+@frozen
+class Enqueued(TaskEvent):
+    """`after` are the ids that it needs; `max_attempts` is the limit that applies, None for none."""
+
+    payload: Any = None
+    after: tuple[str, ...] = ()
+    key: str | None = None
+    max_attempts: int | None = None
+    not_before: datetime | None = None
+
+
+@frozen
+class Readied(TaskEvent):
+    """It entered the line, at the back."""
+
+
+@frozen
+class Delayed(TaskEvent):
+    until: datetime
+
+
+@frozen
+class Started(TaskEvent):
+    """It was handed out. The id of the lease is the seq of the entry that holds this event."""
+
+    attempt: int
+    worker: Hashable = None
+    expires: datetime | None = None
+
+
+@frozen
+class Renewed(TaskEvent):
+    expires: datetime
+
+
+@frozen
+class Released(TaskEvent):
+    """It was handed back unworked: the attempt is not counted and its place is kept."""
+
+
+@frozen
+class Completed(TaskEvent):
+    result: Any = None
+
+
+@frozen
+class Failed(TaskEvent):
+    attempt: int
+    error: str
+    kind: Kind
+
+
+@frozen
+class Expired(TaskEvent):
+    attempt: int
+
+
+@frozen
+class Died(TaskEvent):
+    """It entered the dead letters."""
+
+
+@frozen
+class Parked(TaskEvent):
+    """It died again after its last allowed redrive: a person must look."""
+
+
+@frozen
+class Blocked(TaskEvent):
+    """A root stands above it. The root is told to the reader of the log and not kept."""
+
+    root: str
+
+
+@frozen
+class Unblocked(TaskEvent):
+    pass
+
+
+@frozen
+class Redriven(TaskEvent):
+    pass
+
+
+@frozen
+class Restored(TaskEvent):
+    pass
+
+
+@frozen
+class Resolved(TaskEvent):
+    """A person did it by hand."""
+
+
+@frozen
+class Cancelled(TaskEvent):
+    error: str | None = None
+
+
+@frozen
+class Forgotten(TaskEvent):
+    """Retention let go of it; the log keeps the history."""
+
+
+@frozen
+class Opened:
+    """The first event of every log: the id of the queue and what was agreed."""
+
+    queue: str
+    policy: Policy
+
+
+@frozen
+class Closed:
+    pass
+
+
+@frozen
+class Reopened:
+    pass
+
+
+@frozen
+class Paused:
+    pass
+
+
+@frozen
+class Resumed:
+    pass
+
+
+@frozen
+class Reconfigured:
+    policy: Policy
+
+
+QueueEvent = Opened | Closed | Reopened | Paused | Resumed | Reconfigured
+Event = TaskEvent | QueueEvent
+
+TASK_EVENTS: tuple[type[TaskEvent], ...] = (
+    Enqueued,
+    Readied,
+    Delayed,
+    Started,
+    Renewed,
+    Released,
+    Completed,
+    Failed,
+    Expired,
+    Died,
+    Parked,
+    Blocked,
+    Unblocked,
+    Redriven,
+    Restored,
+    Resolved,
+    Cancelled,
+    Forgotten,
+)
+QUEUE_EVENTS: tuple[type[QueueEvent], ...] = (
+    Opened,
+    Closed,
+    Reopened,
+    Paused,
+    Resumed,
+    Reconfigured,
+)
+
+
+@frozen
+class Entry:
+    """One accepted command and the events that followed from it: one line of the log.
+
+    `do` names what was asked, `by` who asked, `why` the reason that an operator gave; `ask` holds
+    each argument of the command that the events do not.
+    """
+
+    seq: int
+    at: datetime
+    do: str
+    events: tuple[Event, ...]
+    ask: dict[str, Any] = field(factory=dict)
+    by: str | None = None
+    why: str | None = None

@@ -1,0 +1,143 @@
+"""One task: the record that the state keeps of it, and what people are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from datetime import datetime
+from typing import Any
+
+from attrs import define, frozen
+
+from eventq.core.events import Enqueued, Json
+from eventq.core.lifecycle import Status
+
+__all__ = ["DeadLetter", "Lease", "Record", "Task", "plain"]
+
+S = Status
+
+
+def plain(payload: Any) -> Any:
+    """A payload or result as the caller knows it: the value of a JSON text, or the object."""
+    return payload.value() if type(payload) is Json else payload
+
+
+@define
+class Record:
+    """One task as the state keeps it. Treated as immutable: a change makes a new record.
+
+    Not frozen by attrs, whose frozen classes take four times as long to make; nothing outside
+    `evolve` sees a record before it is final.
+    """
+
+    task: Enqueued
+    born: int
+    """The position of the event that enqueued it: the order among dependents."""
+    status: Status
+    needs: int
+    """How many of its dependencies have not succeeded."""
+    attempt: int
+    releases: int
+    redrives: int
+    mark: int
+    """The position of the event that put it into the list where it stands (line, dead letters,
+    parked, finished). A RUNNING task keeps that of the line: its place."""
+    until: datetime | None
+    lease: int | None
+    worker: Hashable
+    expires: datetime | None
+    error: str | None
+    result: Any
+    ended: datetime | None
+
+    def moved(self, status: Status) -> Record:
+        """A copy that stands elsewhere, for `evolve` to finish before anyone else sees it."""
+        return Record(
+            self.task,
+            self.born,
+            status,
+            self.needs,
+            self.attempt,
+            self.releases,
+            self.redrives,
+            self.mark,
+            self.until,
+            self.lease,
+            self.worker,
+            self.expires,
+            self.error,
+            self.result,
+            self.ended,
+        )
+
+
+@frozen
+class Task:
+    """One task as it stood when it was asked for.
+
+    `after` are the ids it needs, `attempt` counts hand-outs since it was enqueued, redriven or
+    restored; `max_attempts` None is unlimited. `place` is its place in the line (READY and
+    RUNNING), `until` when its delay ends, `lease` the id of its current lease, `error` that of
+    its last failure, `ended` when it was completed, resolved or cancelled.
+    """
+
+    id: str
+    payload: Any
+    after: tuple[str, ...]
+    key: str | None
+    status: Status
+    attempt: int
+    max_attempts: int | None
+    not_before: datetime | None
+    redrives: int
+    releases: int
+    place: int | None
+    until: datetime | None
+    lease: int | None
+    error: str | None
+    result: Any
+    ended: datetime | None
+
+    @classmethod
+    def of(cls, record: Record) -> Task:
+        """The task of this record, as it stands now."""
+        task = record.task
+        return cls(
+            task.task,
+            plain(task.payload),
+            task.after,
+            task.key,
+            record.status,
+            record.attempt,
+            task.max_attempts,
+            task.not_before,
+            record.redrives,
+            record.releases,
+            record.mark if record.status in (S.READY, S.RUNNING) else None,
+            record.until,
+            record.lease,
+            record.error,
+            plain(record.result),
+            record.ended,
+        )
+
+
+@frozen
+class Lease:
+    """One handing-out of a task. A later lease always has a larger `id` (a fencing token)."""
+
+    id: int
+    task: str
+    payload: Any
+    attempt: int
+    worker: Hashable
+    expires: datetime | None
+
+
+@frozen
+class DeadLetter:
+    """A DEAD or BLOCKED task (or a PARKED one) and why: `root` is what blocks it, else itself."""
+
+    id: str
+    status: Status
+    reason: str
+    root: str

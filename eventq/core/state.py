@@ -1,0 +1,362 @@
+"""The state of a queue: every task, the lists that rules ask for, and the checks of both.
+
+`State` is what the events of a log fold to, and is never changed once it is handed out. `Draft`
+is the writable copy that `evolve` works on. What `decide` asks of either is the protocol
+`Questions`, and nothing else: a database could answer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from datetime import datetime
+from typing import Any, Protocol
+
+from attrs import define, field, frozen
+
+from eventq.core.lifecycle import ROOTS, Status
+from eventq.core.persistent import Map, Sorted
+from eventq.core.policy import Policy
+from eventq.core.record import DeadLetter, Lease, Record, Task, plain
+
+__all__ = ["Draft", "Questions", "Reading", "State"]
+
+S = Status
+
+
+class Questions(Protocol):
+    """What `decide` asks of a state."""
+
+    @property
+    def policy(self) -> Policy:
+        """What was agreed."""
+
+    @property
+    def admission(self) -> str:
+        """Whether new tasks are admitted: absent, open or closed."""
+
+    def record(self, task: str) -> Record | None:
+        """This task, or None when nobody has enqueued it (or it was forgotten)."""
+
+    def dependents(self, task: str) -> Iterator[Record]:
+        """The unfinished tasks that name it, in the order in which they were enqueued."""
+
+    def dormant(self, task: str) -> Iterator[Record]:
+        """The CANCELLED tasks that name it, in the order in which they were enqueued."""
+
+    def first(self) -> Record | None:
+        """The first task in the line."""
+
+    def count(self, *statuses: Status) -> int:
+        """How many tasks stand in one of these."""
+
+    def leased(self, lease: int) -> Record | None:
+        """The task whose current lease this is."""
+
+    def held_by(self, worker: Hashable) -> Record | None:
+        """The task that this worker holds."""
+
+    def surplus(self) -> Iterator[Record]:
+        """The finished tasks that nothing unfinished names, beyond what is kept; oldest first."""
+
+
+class Reading:
+    """What can be asked of a state, and of a draft of one. The fields are those of `State`."""
+
+    queue: str
+    policy: Policy
+    seq: int
+    at: datetime | None
+    position: int
+    admission: str
+    dispatch: str
+    records: Map[str, Record]
+    standing: dict[Status, int]
+    in_line: Sorted[tuple[int, str]]
+    in_letters: Sorted[tuple[int, str]]
+    in_parking: Sorted[tuple[int, str]]
+    in_finished: Sorted[tuple[int, str]]
+    leases: Map[int, str]
+    busy: Map[Hashable, int]
+    edges: Sorted[tuple[str, int, str]]
+    sleeping: Sorted[tuple[str, int, str]]
+
+    # The questions of `decide`.
+
+    def record(self, task: str) -> Record | None:
+        return self.records.get(task)
+
+    def _along(self, edges: Sorted[tuple[str, int, str]], task: str) -> Iterator[Record]:
+        for dependency, _, dependent in edges.since((task,)):
+            if dependency != task:
+                return
+            record = self.records.get(dependent)
+            assert record is not None
+            yield record
+
+    def dependents(self, task: str) -> Iterator[Record]:
+        return self._along(self.edges, task)
+
+    def dormant(self, task: str) -> Iterator[Record]:
+        return self._along(self.sleeping, task)
+
+    def first(self) -> Record | None:
+        first = self.in_line.first()
+        return None if first is None else self.records.get(first[1])
+
+    def count(self, *statuses: Status) -> int:
+        return sum(self.standing[status] for status in statuses)
+
+    def leased(self, lease: int) -> Record | None:
+        task = self.leases.get(lease)
+        return None if task is None else self.records.get(task)
+
+    def held_by(self, worker: Hashable) -> Record | None:
+        lease = self.busy.get(worker)
+        return None if lease is None else self.leased(lease)
+
+    def surplus(self) -> Iterator[Record]:
+        kept = self.policy.retention
+        over = 0 if kept is None else len(self.in_finished) - kept.count
+        return self._listed(self.in_finished, over)
+
+    def _listed(self, marks: Sorted[tuple[int, str]], most: int | None = None) -> Iterator[Record]:
+        if most is not None and most <= 0:
+            return
+        for number, (_, task) in enumerate(marks, 1):
+            record = self.records.get(task)
+            assert record is not None
+            yield record
+            if number == most:
+                return
+
+    # What people ask.
+
+    def __len__(self) -> int:
+        """How many tasks there are."""
+        return len(self.records)
+
+    def __contains__(self, task: str) -> bool:
+        return task in self.records
+
+    def task(self, task: str) -> Task | None:
+        """This task as it stands, or None when it is unknown."""
+        record = self.records.get(task)
+        return None if record is None else Task.of(record)
+
+    def tasks(self) -> list[Task]:
+        """All tasks, in the order in which they were enqueued."""
+        return [Task.of(record) for record in self._in_order()]
+
+    def _in_order(self) -> list[Record]:
+        return sorted(self.records.values(), key=lambda record: record.born)
+
+    def line(self) -> Iterator[Task]:
+        """The READY tasks, by place."""
+        return map(Task.of, self._listed(self.in_line))
+
+    def running(self) -> list[Lease]:
+        """The current leases, oldest first."""
+        leases = [self.lease(lease) for lease in sorted(self.leases)]
+        return [lease for lease in leases if lease is not None]
+
+    def lease(self, lease: int) -> Lease | None:
+        """This lease, if it is current."""
+        record = self.leased(lease)
+        if record is None:
+            return None
+        task = record.task
+        return Lease(
+            lease, task.task, plain(task.payload), record.attempt, record.worker, record.expires
+        )
+
+    def dead_letters(self) -> Iterator[DeadLetter]:
+        """The DEAD and BLOCKED tasks with their reasons, in the order in which they came there."""
+        known: dict[str, str] = {}
+        return (self._letter(record, known) for record in self._listed(self.in_letters))
+
+    def parked(self) -> Iterator[DeadLetter]:
+        """The PARKED tasks with their reasons, in the order in which they were parked."""
+        return (self._letter(record, {}) for record in self._listed(self.in_parking))
+
+    def _letter(self, record: Record, known: dict[str, str]) -> DeadLetter:
+        task = record.task.task
+        root = self.root(task, known)
+        reason = self._died(record) if root is None else f"blocked by {root}"
+        return DeadLetter(task, record.status, reason, root or task)
+
+    def _died(self, record: Record) -> str:
+        return f"failed after {record.attempt} attempts: {record.error}"
+
+    def needed_by(self, task: str) -> list[str]:
+        """The ids of the unfinished tasks that name it, in the order of their arrival."""
+        return [record.task.task for record in self.dependents(task)]
+
+    def counts(self) -> dict[Status, int]:
+        """How many tasks stand where; statuses in which no task can rest are left out."""
+        return {
+            status: number
+            for status, number in self.standing.items()
+            if status not in (S.ABSENT, S.FAILED)
+        }
+
+    def root(self, task: str, known: dict[str, str] | None = None) -> str | None:
+        """What blocks this task: from it upwards through the first dependency that is a root or
+        BLOCKED, in the order as written. None for a task that is not BLOCKED.
+
+        `known` remembers the roots found on the way, for who asks for many.
+        """
+        record = self.records.get(task)
+        if record is None or record.status is not S.BLOCKED:
+            return None
+        if known is None:
+            known = {}
+        path: list[str] = []
+        while record.status not in ROOTS and record.task.task not in known:
+            path.append(record.task.task)
+            record = next(
+                above
+                for above in map(self.records.get, record.task.after)
+                if above is not None and (above.status in ROOTS or above.status is S.BLOCKED)
+            )
+        root = known.get(record.task.task, record.task.task)
+        known.update(dict.fromkeys(path, root))
+        return root
+
+    def reason(self, task: str) -> str | None:
+        """Why this task is a dead letter (or parked); None for any other."""
+        record = self.records.get(task)
+        if record is None:
+            return None
+        if record.status in (S.DEAD, S.PARKED):
+            return self._died(record)
+        root = self.root(task)
+        return None if root is None else f"blocked by {root}"
+
+
+@frozen
+class State(Reading):
+    """A whole queue as it stood after entry `seq`. `State()` is that of an empty log.
+
+    `at` is the time of that entry, `position` the number of events so far, `admission` "absent",
+    "open" or "closed", `dispatch` "running" or "paused".
+    """
+
+    queue: str = ""
+    policy: Policy = Policy()
+    seq: int = 0
+    at: datetime | None = None
+    position: int = 0
+    admission: str = "absent"
+    dispatch: str = "running"
+    records: Map[str, Record] = field(factory=Map, repr=False, eq=False)
+    standing: dict[Status, int] = field(factory=lambda: dict.fromkeys(Status, 0))
+    in_line: Sorted[tuple[int, str]] = field(factory=Sorted, repr=False, eq=False)
+    in_letters: Sorted[tuple[int, str]] = field(factory=Sorted, repr=False, eq=False)
+    """DEAD and BLOCKED tasks."""
+    in_parking: Sorted[tuple[int, str]] = field(factory=Sorted, repr=False, eq=False)
+    in_finished: Sorted[tuple[int, str]] = field(factory=Sorted, repr=False, eq=False)
+    """What retention may let go: finished, and named by nothing unfinished."""
+    leases: Map[int, str] = field(factory=Map, repr=False, eq=False)
+    busy: Map[Hashable, int] = field(factory=Map, repr=False, eq=False)
+    """The lease that each named worker holds."""
+    edges: Sorted[tuple[str, int, str]] = field(factory=Sorted, repr=False, eq=False)
+    """(dependency, born, dependent) of every unfinished dependent."""
+    sleeping: Sorted[tuple[str, int, str]] = field(factory=Sorted, repr=False, eq=False)
+    """The same of every CANCELLED one: it waits for nothing, but may be restored."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both queues stand the same in everything that can be asked."""
+        if not isinstance(other, State):
+            return NotImplemented
+        return _facts(self) == _facts(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def check(self) -> None:
+        """Raise AssertionError, naming each invariant that does not hold."""
+        from eventq.core.invariants import broken
+
+        found = broken(self)
+        if found:
+            raise AssertionError("; ".join(found))
+
+
+def _facts(state: State) -> tuple[Any, ...]:
+    return (
+        state.queue,
+        state.policy,
+        state.seq,
+        state.at,
+        state.position,
+        state.admission,
+        state.dispatch,
+        state._in_order(),
+    )
+
+
+@define
+class Draft(Reading):
+    """A writable copy of a state, for `evolve` alone."""
+
+    queue: str
+    policy: Policy
+    seq: int
+    at: datetime | None
+    position: int
+    admission: str
+    dispatch: str
+    records: Map[str, Record]
+    standing: dict[Status, int]
+    in_line: Sorted[tuple[int, str]]
+    in_letters: Sorted[tuple[int, str]]
+    in_parking: Sorted[tuple[int, str]]
+    in_finished: Sorted[tuple[int, str]]
+    leases: Map[int, str]
+    busy: Map[Hashable, int]
+    edges: Sorted[tuple[str, int, str]]
+    sleeping: Sorted[tuple[str, int, str]]
+
+    @classmethod
+    def of(cls, state: State) -> Draft:
+        """A draft that starts as this state, which stays as it is."""
+        return cls(
+            state.queue,
+            state.policy,
+            state.seq,
+            state.at,
+            state.position,
+            state.admission,
+            state.dispatch,
+            state.records.fork(),
+            state.standing.copy(),
+            state.in_line.fork(),
+            state.in_letters.fork(),
+            state.in_parking.fork(),
+            state.in_finished.fork(),
+            state.leases.fork(),
+            state.busy.fork(),
+            state.edges.fork(),
+            state.sleeping.fork(),
+        )
+
+    def done(self) -> State:
+        """The state that this draft has become. The draft must not be used any more."""
+        return State(
+            self.queue,
+            self.policy,
+            self.seq,
+            self.at,
+            self.position,
+            self.admission,
+            self.dispatch,
+            self.records,
+            self.standing,
+            self.in_line,
+            self.in_letters,
+            self.in_parking,
+            self.in_finished,
+            self.leases,
+            self.busy,
+            self.edges,
+            self.sleeping,
+        )
