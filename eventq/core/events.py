@@ -7,7 +7,6 @@ rules. The order of the fields here is the order on the wire.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
 from datetime import datetime
 from typing import Any, Literal
 
@@ -52,19 +51,18 @@ __all__ = [
 Kind = Literal["retryable", "permanent"]
 
 
-@frozen
-class Json:
+class Json(bytes):
     """A JSON text, kept as the bytes that were written; how a queue with a path holds payloads."""
 
-    text: bytes
+    __slots__ = ()
 
     def value(self) -> Any:
         """The value that the text stands for, made afresh at each call."""
-        return json.loads(self.text)
+        return json.loads(self)
 
     def same(self, other: Json) -> bool:
         """Whether both are the same content: equal as text with sorted keys (1 is not 1.0)."""
-        return self.text == other.text or self._sorted() == other._sorted()
+        return self == other or self._sorted() == other._sorted()
 
     def _sorted(self) -> str:
         return json.dumps(self.value(), sort_keys=True)
@@ -103,7 +101,7 @@ class Started(TaskEvent):
     """It was handed out. The id of the lease is the seq of the entry that holds this event."""
 
     attempt: int
-    worker: Hashable = None
+    worker: Any = None
     expires: datetime | None = None
 
 

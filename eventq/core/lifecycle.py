@@ -71,6 +71,8 @@ class Status(StrEnum):
     BLOCKED = "BLOCKED"
     CANCELLED = "CANCELLED"
 
+    __hash__ = str.__hash__  # that of Enum is written in Python, and states are counted often
+
 
 S = Status
 

@@ -14,7 +14,7 @@ Bagwell's hash tries, 2001).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, overload
 
 __all__ = ["Map", "Sorted"]
@@ -39,8 +39,12 @@ class Map(Generic[K, V]):
 
     __slots__ = ("_bits", "_limit", "_mask", "_mine", "_rows", "_size")
 
-    def __init__(self) -> None:
-        self._spread(0, [])
+    def __init__(self, items: Mapping[K, V] | None = None) -> None:
+        pairs = [] if items is None else list(items.items())
+        bits = 0
+        while LEAF << (2 * bits) < len(pairs):
+            bits += 1
+        self._spread(bits, pairs)
 
     def _spread(self, bits: int, items: list[tuple[K, V]]) -> None:
         width = 1 << bits
@@ -128,7 +132,8 @@ class Map(Generic[K, V]):
 
 
 class _Node(Generic[T]):
-    """Of a leaf, `keys` are the items; else each is at least the largest item of its kid."""
+    """Of a leaf, `keys` are the items. Of any other, `keys[i]` parts `kids[i]`, whose items are at
+    most that, from `kids[i + 1]`, whose items are larger."""
 
     __slots__ = ("keys", "kids", "owner")
 
@@ -144,16 +149,19 @@ class _Node(Generic[T]):
 class Sorted(Generic[T]):
     """A sorted set of tuples: a B+ tree (Bayer and McCreight, 1972) whose nodes are lists.
 
-    Adding at the end fills nodes to the brim, and taking from the front empties them whole, as
-    lines do; a node is let go when it is empty and never merged before.
+    It is made for lines: adding at the end fills nodes to the brim, taking from the front empties
+    them whole, and both ends are at hand. A node is let go when it is empty and never merged.
     """
 
-    __slots__ = ("_owner", "_root", "_size")
+    __slots__ = ("_head", "_owner", "_root", "_size", "_tail")
 
     def __init__(self) -> None:
         self._owner = object()
         self._root: _Node[T] = _Node(self._owner, [], None)
         self._size = 0
+        # The leaves at both ends, once they are known to be our own and for as long as they are.
+        self._head: _Node[T] | None = None
+        self._tail: _Node[T] | None = None
 
     def fork(self) -> Sorted[T]:
         """A copy to be changed; the original must not be changed any more."""
@@ -161,6 +169,7 @@ class Sorted(Generic[T]):
         copy._owner = object()
         copy._root = self._root
         copy._size = self._size
+        copy._head = copy._tail = None
         return copy
 
     def __len__(self) -> int:
@@ -178,103 +187,105 @@ class Sorted(Generic[T]):
 
     def since(self, start: tuple[Any, ...]) -> Iterator[T]:
         """The items from `start` on, in order."""
-        return self._walk(self._root, start)
-
-    def _walk(self, root: _Node[T], start: tuple[Any, ...]) -> Iterator[T]:
         path: list[tuple[list[_Node[T]], int]] = []
-        node = root
+        node = self._root
         while node.kids is not None:
             i = bisect_left(node.keys, start)
-            if i == len(node.keys):
-                break
             path.append((node.kids, i + 1))
             node = node.kids[i]
-        if node.kids is None:
-            yield from node.keys[bisect_left(node.keys, start) :]
+        yield from node.keys[bisect_left(node.keys, start) :]
         while path:
             kids, i = path.pop()
-            if i == len(kids):
-                continue
-            path.append((kids, i + 1))
-            node = kids[i]
-            while node.kids is not None:
-                path.append((node.kids, 1))
-                node = node.kids[0]
-            yield from node.keys
+            if i < len(kids):
+                path.append((kids, i + 1))
+                node = kids[i]
+                while node.kids is not None:
+                    path.append((node.kids, 1))
+                    node = node.kids[0]
+                yield from node.keys
 
-    def _own_root(self) -> _Node[T]:
-        if self._root.owner is not self._owner:
-            self._root = self._root.copy(self._owner)
-        return self._root
-
-    def add(self, item: T) -> None:
-        """Put the item in. It must not be there yet."""
+    def _leaf(self, item: T) -> tuple[_Node[T], list[tuple[_Node[T], int]]]:
+        """Our own leaf for this item, and the way to it."""
         owner = self._owner
-        node = self._own_root()
+        node = self._root
+        if node.owner is not owner:
+            node = self._root = node.copy(owner)
         path: list[tuple[_Node[T], int]] = []
         while node.kids is not None:
-            keys = node.keys
-            if keys[-1] < item:
-                i = len(keys) - 1
-                keys[i] = item
-            else:
-                i = bisect_left(keys, item)
+            i = bisect_left(node.keys, item)
             path.append((node, i))
             kid = node.kids[i]
             if kid.owner is not owner:
                 kid = node.kids[i] = kid.copy(owner)
             node = kid
-        keys = node.keys
-        if not keys or keys[-1] < item:
-            keys.append(item)
-        else:
-            insort(keys, item)
+        return node, path
+
+    def add(self, item: T) -> None:
+        """Put the item in. It must not be there yet."""
         self._size += 1
+        tail = self._tail
+        if tail is not None and tail.keys[-1] < item and len(tail.keys) < WIDTH:
+            tail.keys.append(item)
+            return
+        node, path = self._leaf(item)
+        keys = node.keys
+        insort(keys, item)
         if len(keys) > WIDTH:
             self._split(node, path, at_end=keys[-1] is item)
+        elif all(i == len(above.keys) for above, i in path):
+            self._tail = node
 
     def _split(self, node: _Node[T], path: list[tuple[_Node[T], int]], *, at_end: bool) -> None:
+        """Split an overfull node, and those above it that become so."""
+        self._head = self._tail = None
         while len(node.keys) > WIDTH:
             cut = WIDTH if at_end else WIDTH // 2
             kids = node.kids
-            right = _Node(self._owner, node.keys[cut:], None if kids is None else kids[cut:])
+            if kids is None:
+                bound = node.keys[cut - 1]
+                right = _Node(self._owner, node.keys[cut:], None)
+            else:  # the key between both halves moves up
+                cut -= 1
+                bound = node.keys[cut]
+                right = _Node(self._owner, node.keys[cut + 1 :], kids[cut + 1 :])
+                del kids[cut + 1 :]
             del node.keys[cut:]
-            if kids is not None:
-                del kids[cut:]
             if not path:
-                self._root = _Node(self._owner, [node.keys[-1], right.keys[-1]], [node, right])
+                self._root = _Node(self._owner, [bound], [node, right])
                 return
             parent, i = path.pop()
             assert parent.kids is not None
-            parent.keys.insert(i, node.keys[-1])
+            parent.keys.insert(i, bound)
             parent.kids.insert(i + 1, right)
             node = parent
 
     def remove(self, item: T) -> None:
         """Take the item out. Raises KeyError where it is not."""
-        owner = self._owner
-        node = self._own_root()
-        path: list[tuple[_Node[T], int]] = []
-        while node.kids is not None:
-            i = bisect_left(node.keys, item)
-            if i == len(node.keys):
-                raise KeyError(item)
-            path.append((node, i))
-            kid = node.kids[i]
-            if kid.owner is not owner:
-                kid = node.kids[i] = kid.copy(owner)
-            node = kid
+        head = self._head
+        if head is not None and len(head.keys) > 1 and head.keys[0] == item:
+            del head.keys[0]
+            self._size -= 1
+            return
+        node, path = self._leaf(item)
         i = bisect_left(node.keys, item)
         if i == len(node.keys) or node.keys[i] != item:
             raise KeyError(item)
         del node.keys[i]
         self._size -= 1
-        while not node.keys and path:
+        if node.keys:
+            if not any(i for _, i in path):
+                self._head = node
+            return
+        self._head = self._tail = None
+        while path:
             node, i = path.pop()
             assert node.kids is not None
-            del node.keys[i]
             del node.kids[i]
+            if node.keys:
+                del node.keys[min(i, len(node.keys) - 1)]
+            if node.kids:
+                break
         root = self._root
         while root.kids is not None and len(root.kids) <= 1:
-            root = root.kids[0] if root.kids else _Node(owner, [], None)
+            root = root.kids[0] if root.kids else _Node(self._owner, [], None)
         self._root = root

@@ -33,28 +33,28 @@ class Record:
     born: int
     """The position of the event that enqueued it: the order among dependents."""
     status: Status
-    needs: int
+    needs: int = 0
     """How many of its dependencies have not succeeded."""
-    attempt: int
-    releases: int
-    redrives: int
-    mark: int
+    attempt: int = 0
+    releases: int = 0
+    redrives: int = 0
+    mark: int = 0
     """The position of the event that put it into the list where it stands (line, dead letters,
     parked, finished). A RUNNING task keeps that of the line: its place."""
-    until: datetime | None
-    lease: int | None
-    worker: Hashable
-    expires: datetime | None
-    error: str | None
-    result: Any
-    ended: datetime | None
+    until: datetime | None = None
+    lease: int | None = None
+    worker: Hashable = None
+    expires: datetime | None = None
+    error: str | None = None
+    result: Any = None
+    ended: datetime | None = None
 
-    def moved(self, status: Status) -> Record:
-        """A copy that stands elsewhere, for `evolve` to finish before anyone else sees it."""
+    def copy(self) -> Record:
+        """A copy for `evolve` to change before anyone else sees it."""
         return Record(
             self.task,
             self.born,
-            status,
+            self.status,
             self.needs,
             self.attempt,
             self.releases,
