@@ -1,0 +1,73 @@
+"""eventq: an event-sourced work queue, whose whole state is one append-only log.
+
+with WorkQueue.open("nightly") as q:
+    q.enqueue("fetch", {"url": "..."})
+    q.enqueue("parse", after=["fetch"])
+    lease = q.start("worker-1")
+    q.complete(lease)
+"""
+
+from eventq.core.commands import Enqueue
+from eventq.core.errors import (
+    BadValue,
+    CycleError,
+    EventqError,
+    ImpossibleEvent,
+    OtherContent,
+    QueueClosed,
+    QueueFull,
+    Refusal,
+    StaleLease,
+    UnknownTask,
+    UnknownWorker,
+    WorkerBusy,
+    WrongStatus,
+)
+from eventq.core.events import Entry
+from eventq.core.lifecycle import Status
+from eventq.core.policy import Capacity, Policy, Retention, Retry
+from eventq.core.record import DeadLetter, Lease, Task
+from eventq.core.state import State
+from eventq.storage.errors import (
+    HandleFinished,
+    LinesLost,
+    LogDamaged,
+    LogNewer,
+    NotAQueue,
+    ReadOnly,
+)
+from eventq.workqueue import WorkQueue
+
+__all__ = [
+    "BadValue",
+    "Capacity",
+    "CycleError",
+    "DeadLetter",
+    "Enqueue",
+    "Entry",
+    "EventqError",
+    "HandleFinished",
+    "ImpossibleEvent",
+    "Lease",
+    "LinesLost",
+    "LogDamaged",
+    "LogNewer",
+    "NotAQueue",
+    "OtherContent",
+    "Policy",
+    "QueueClosed",
+    "QueueFull",
+    "ReadOnly",
+    "Refusal",
+    "Retention",
+    "Retry",
+    "StaleLease",
+    "State",
+    "Status",
+    "Task",
+    "UnknownTask",
+    "UnknownWorker",
+    "WorkQueue",
+    "WorkerBusy",
+    "WrongStatus",
+]

@@ -46,6 +46,7 @@ __all__ = [
     "Tick",
     "check_name",
     "command",
+    "storable",
 ]
 
 NAME_LIMIT = 512
@@ -69,6 +70,13 @@ def check_name(what: str, value: object) -> None:
     for character in value:
         if unicodedata.category(character) == "Cc":
             raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
+
+
+def storable(text: str | None) -> str | None:
+    """The text with lone surrogates spelled out, so that a failure can always be recorded."""
+    if type(text) is not str or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _named(what: str) -> Any:
@@ -292,7 +300,7 @@ class Fail(Command):
     do = "fail"
     asks = ("lease", "retry_after")
     lease: int = field(validator=_lease)
-    error: str = field(default="", validator=_text)
+    error: str = field(default="", converter=storable, validator=_text)
     kind: Kind = field(default="retryable", validator=_kind)
 
     @classmethod
@@ -343,7 +351,7 @@ class Cancel(Command):
     operator = True
     task: str = field(validator=_named("a task's id"))
     lease: int | None = field(default=None, validator=at_least(1, optional=True))
-    error: str | None = field(default=None, validator=_optional_text)
+    error: str | None = field(default=None, converter=storable, validator=_optional_text)
 
     @classmethod
     def again(cls, entry: Entry) -> Cancel:

@@ -7,13 +7,13 @@ is the writable copy that `evolve` works on. What `decide` asks of either is the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
-from eventq.core.lifecycle import ROOTS, Status
+from eventq.core.lifecycle import FINISHED, ROOTS, Status
 from eventq.core.persistent import Map, Sorted
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Lease, Record, Task, plain
@@ -145,9 +145,10 @@ class Reading:
 
     def tasks(self) -> list[Task]:
         """All tasks, in the order in which they were enqueued."""
-        return [Task.of(record) for record in self._in_order()]
+        return [Task.of(record) for record in self.in_order()]
 
-    def _in_order(self) -> list[Record]:
+    def in_order(self) -> list[Record]:
+        """All records, in the order in which their tasks were enqueued."""
         return sorted(self.records.values(), key=lambda record: record.born)
 
     def line(self) -> Iterator[Task]:
@@ -242,7 +243,7 @@ class State(Reading):
     """
 
     queue: str = ""
-    policy: Policy = Policy()
+    policy: Policy = field(factory=Policy)
     seq: int = 0
     at: datetime | None = None
     position: int = 0
@@ -263,6 +264,37 @@ class State(Reading):
     """(dependency, born, dependent) of every unfinished dependent."""
     sleeping: Sorted[tuple[str, int, str]] = field(factory=Sorted, repr=False, eq=False)
     """The same of every CANCELLED one: it waits for nothing, but may be restored."""
+
+    @classmethod
+    def rebuilt(cls, records: Iterable[Record], **rest: Any) -> State:
+        """The state with these tasks, whose lists all follow from them; `rest` are its other
+        fields. In time n log n in the tasks and their dependencies."""
+        state = cls(records=Map({record.task.task: record for record in records}), **rest)
+        named: set[str] = set()
+        ended = []
+        lists = {S.READY: state.in_line, S.PARKED: state.in_parking}
+        lists |= dict.fromkeys((S.DEAD, S.BLOCKED), state.in_letters)
+        for record in state.in_order():
+            name, status = record.task.task, record.status
+            state.standing[status] += 1
+            if status in FINISHED:
+                ended.append(record)
+            else:
+                named.update(record.task.after)
+            if (marks := lists.get(status)) is not None:
+                marks.add((record.mark, name))
+            if record.lease is not None:
+                state.leases[record.lease] = name
+                if record.worker is not None:
+                    state.busy[record.worker] = record.lease
+            if status is not S.SUCCEEDED:
+                edges = state.sleeping if status is S.CANCELLED else state.edges
+                for dependency in record.task.after:
+                    edges.add((dependency, record.born, name))
+        for record in ended:
+            if record.task.task not in named:
+                state.in_finished.add((record.mark, record.task.task))
+        return state
 
     def __eq__(self, other: object) -> bool:
         """Whether both queues stand the same in everything that can be asked."""
@@ -290,7 +322,7 @@ def _facts(state: State) -> tuple[Any, ...]:
         state.position,
         state.admission,
         state.dispatch,
-        state._in_order(),
+        state.in_order(),
     )
 
 

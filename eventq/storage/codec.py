@@ -12,6 +12,7 @@ cattrs, where speed does not count.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Union, cast, get_type_hints
@@ -63,11 +64,13 @@ __all__ = [
     "NotALine",
     "decode",
     "encode",
+    "fits",
     "from_plain",
     "hash_of",
     "next_hash",
     "plain_entry",
     "plain_event",
+    "prev_of",
     "read",
 ]
 
@@ -197,6 +200,11 @@ TAIL = len(',"hash":""}\n') + 64
 """How many bytes at the end of a line are not covered by its hash."""
 
 
+def fits(line: bytes, last: bytes) -> bool:
+    """Whether the hash that a line ends in is over the one before and its own body."""
+    return line.endswith(b',"hash":"%b"}\n' % next_hash(last, line[:-TAIL]))
+
+
 def hash_of(line: bytes) -> bytes | None:
     """The 64 digits that a line claims, or None where it does not end as a line does."""
     if len(line) > TAIL and line[-TAIL : -TAIL + 9] == b',"hash":"' and line[-3:] == b'"}\n':
@@ -234,6 +242,15 @@ _WIRE = {kind: _wire_class(kind, name) for kind, name in EVENTS.items()}
 for _kind in TASK_EVENTS:
     take_for(_WIRE[_kind], _kind)
 _ATTRS = {wire: kind for kind, wire in _WIRE.items()}
+
+
+_PREV = re.compile(rb',"prev":"([0-9a-f]{64})"\Z')
+
+
+def prev_of(line: bytes) -> bytes | None:
+    """The hash that a line gives for the one before: only the first of a segment does."""
+    found = _PREV.search(line[:-TAIL], max(0, len(line) - TAIL - 75))
+    return None if found is None else found[1]
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

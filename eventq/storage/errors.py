@@ -1,0 +1,70 @@
+"""What can be wrong with a queue on disk: one exception for each thing that a person must know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eventq.core.errors import EventqError
+
+__all__ = ["HandleFinished", "LinesLost", "LogDamaged", "LogNewer", "NotAQueue", "ReadOnly"]
+
+
+class NotAQueue(EventqError, FileNotFoundError):
+    """There is no queue at this path."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is not a queue: {why}")
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class LogDamaged(EventqError, ValueError):
+    """The log was changed, or lost something, after it was written.
+
+    `file`, `line` (from 1), `byte` (from 0) say where; `seq` is the entry expected there. All
+    that stands before can still be read.
+    """
+
+    def __init__(self, file: Path, line: int, byte: int, seq: int, what: str) -> None:
+        super().__init__(
+            f"{file}, line {line} (byte {byte}), where entry {seq} should stand: {what}. "
+            f"Nothing was changed. The {seq - 1} entries before it can be read with read_only; "
+            "bring back a good copy of this file to go on"
+        )
+        self.file = file
+        self.line = line
+        self.byte = byte
+        self.seq = seq
+        self.what = what
+
+
+class LogNewer(EventqError, ValueError):
+    """A newer eventq wrote this log; this one cannot know what its events mean."""
+
+
+class LinesLost(EventqError, ValueError):
+    """A snapshot is ahead of its log: the last `lost` entries of the log are gone."""
+
+    def __init__(self, path: Path, last: int, snapshot: int) -> None:
+        super().__init__(
+            f"{path}: the log ends with entry {last}, but a snapshot was taken after entry "
+            f"{snapshot}: {snapshot - last} entries are lost. Bring back the missing end of the "
+            "log, or move the snapshot away to go on without what it knows"
+        )
+        self.lost = snapshot - last
+
+
+class HandleFinished(EventqError, RuntimeError):
+    """This handle answers nothing more: it was shut, a sync failed, or the process was forked."""
+
+
+class ReadOnly(EventqError, PermissionError):
+    """The queue was opened to be read only."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was opened to be read only: open it again to change it")
+
+    def __str__(self) -> str:
+        return str(self.args[0])

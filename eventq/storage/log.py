@@ -1,0 +1,356 @@
+"""The log on disk: appending, with the kernel's lock; syncing, shared by all who wait.
+
+A queue is a directory: `log/` holds the segments, `snapshots/` the snapshots, `lock` is the file
+whose kernel lock makes one writer of many. The order of a write is: lock, catch up, decide, write,
+unlock, sync, answer. What was answered is on disk, as far as the disk is honest.
+
+* A torn tail (the last line of the last segment, cut short by a crash, or zeros) is cut by the
+  next writer under the lock, and the cut bytes are kept in `torn/`. A last line that lacks only
+  its newline is finished. Anything else that does not fit is damage, and never mended.
+* A write that fails is rolled back to the last good end under the same lock; a sync that fails
+  finishes the handle, since the kernel may have dropped what it could not write.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from eventq.core.events import Entry, Json
+from eventq.core.evolve import Folded, replay
+from eventq.core.state import State
+from eventq.storage.codec import decode, encode, fits
+from eventq.storage.errors import HandleFinished, LinesLost, LogDamaged, NotAQueue, ReadOnly
+from eventq.storage.payload import to_json
+from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.snapshot import load, save, snapshots, sync_folder
+
+__all__ = ["SEGMENT_BYTES", "Log"]
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+"""How large a segment grows before the next is begun."""
+
+OWN = {"log", "snapshots", "lock", "torn", "run.lock", "run", "output", "work"}
+"""What may stand in the directory of a queue before its log does."""
+
+
+class Log:
+    """The log of one queue, open for this process. `with log:` holds the lock."""
+
+    def __init__(
+        self, path: Path, *, read_only: bool = False, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._segment_bytes = segment_bytes
+        self.mutex = threading.RLock()
+        self._syncing = threading.Lock()
+        self._finished: str | None = None
+        self._pid = os.getpid()
+        self._synced = 0
+        self._segment = -1
+        self._lock = -1
+        self._folder = path / "log"
+        if not read_only:
+            self._make_folders()
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        elif not self._folder.is_dir():
+            raise NotAQueue(path, "it has no folder `log`")
+        self._cursor = Cursor(self._folder)
+
+    def _make_folders(self) -> None:
+        if self._folder.is_dir():
+            return
+        if self.path.is_dir():
+            strange = sorted({file.name for file in self.path.iterdir()} - OWN)
+            if strange:
+                raise NotAQueue(
+                    self.path,
+                    f"it has no folder `log`, but holds {strange[0]!r}; "
+                    "name a new or empty directory to begin a queue there",
+                )
+        for folder in (self.path, self._folder, self.path / "snapshots"):
+            try:
+                folder.mkdir(mode=0o700, parents=folder == self.path)
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise NotAQueue(self.path, f"{folder} is not a directory") from None
+        sync_folder(self.path)
+
+    # The lock.
+
+    def __enter__(self) -> None:
+        self.mutex.acquire()
+        try:
+            self.check_alive()
+            if self.read_only:
+                raise ReadOnly(self.path)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        except BaseException:
+            self.mutex.release()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            if self._lock >= 0:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+        finally:
+            self.mutex.release()
+
+    def check_alive(self) -> None:
+        """Raise HandleFinished where this handle answers nothing more."""
+        if self._finished is not None:
+            raise HandleFinished(
+                f"this handle of {self.path} answers nothing more: {self._finished}"
+            )
+        if os.getpid() != self._pid:
+            raise HandleFinished(
+                f"this handle of {self.path} belongs to process {self._pid}, which was forked: "
+                "open the queue again in this one"
+            )
+
+    # Reading.
+
+    def state(self) -> State:
+        """The state of all that was written: from the newest snapshot that fits, or from the
+        first line."""
+        begin, self._cursor = self._begin(None)
+        if not self._cursor.file.exists():
+            return begin
+        return replay(begin, self._cursor.forward())
+
+    def state_at(self, seq: int) -> State:
+        """The state after this entry."""
+        begin, cursor = self._begin(seq)
+        return replay(begin, itertools.takewhile(lambda entry: entry.seq <= seq, cursor.forward()))
+
+    def _begin(self, until: int | None) -> tuple[State, Cursor]:
+        segments = find_segments(self._folder)
+        for seq in snapshots(self.path / "snapshots"):
+            if until is not None and seq > until:
+                continue
+            loaded = load(self.path / "snapshots", seq, self._folder)
+            if loaded is None:
+                continue
+            state, cursor = loaded
+            if self._fits(cursor):
+                return state, cursor
+            if until is None and (last := self._last_seq(segments)) < seq:
+                raise LinesLost(self.path, last, seq)
+        first = segments[0] if segments else 1
+        if first != 1:
+            raise LogDamaged(
+                segment_path(self._folder, 1), 1, 0, 1, f"the log begins only with entry {first}"
+            )
+        return State(), Cursor(self._folder)
+
+    def _fits(self, cursor: Cursor) -> bool:
+        """Whether the line that ends at the cursor is the one that the snapshot was taken after."""
+        assert cursor.hash is not None
+        tail = b'"' + cursor.hash + b'"}\n'
+        try:
+            with cursor.file.open("rb") as file:
+                file.seek(cursor.offset - len(tail))
+                return file.read(len(tail)) == tail
+        except (OSError, ValueError):
+            return False
+
+    def _last_seq(self, segments: list[int]) -> int:
+        if not segments:
+            return 0
+        cursor = Cursor(self._folder, segments[-1])
+        for _ in cursor.forward():
+            pass
+        return cursor.seq
+
+    def entries(self, since: int) -> Iterator[Entry]:
+        """The entries from this seq on, checked from the segment that holds it."""
+        segments = [first for first in find_segments(self._folder) if first <= since]
+        cursor = Cursor(self._folder, segments[-1] if segments else 1)
+        if not cursor.file.exists():
+            return
+        for entry in cursor.forward(decode):
+            if entry.seq >= since:
+                yield entry
+
+    def behind(self) -> bool:
+        """Whether there may be something that this handle has not read."""
+        cursor = self._cursor
+        if self._segment < 0:
+            return cursor.file.exists()
+        if os.fstat(self._segment).st_size != cursor.offset:
+            return True
+        return os.access(f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK)
+
+    def catch_up(self) -> Iterator[Folded]:
+        """What was written since this handle last looked."""
+        cursor = self._cursor
+        if self._segment < 0:
+            if not cursor.file.exists():
+                return
+            self._segment = self._open(cursor.file)
+        while True:
+            rest = os.fstat(self._segment).st_size - cursor.offset
+            if rest < 0:
+                raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
+            end = cursor.offset + rest
+            if rest:
+                yield from cursor.follow(io.BytesIO(_pread(self._segment, rest, cursor.offset)))
+            if not cursor.next_segment(end - cursor.offset):
+                return
+            with self._syncing:
+                os.close(self._segment)
+                self._segment = self._open(cursor.file)
+
+    def _open(self, file: Path) -> int:
+        flags = os.O_RDONLY if self.read_only else os.O_RDWR
+        return os.open(file, flags | os.O_CLOEXEC)
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The seq and the hash of the last line that was read or written."""
+        last = self._cursor.hash
+        return self._cursor.seq, (last or b"").decode()
+
+    def payload(self, what: str, value: Any) -> Json | None:
+        """What a queue holds for this payload: its JSON text. Raises BadValue."""
+        return to_json(what, value)
+
+    # Writing, under the lock.
+
+    def mend(self) -> bool:
+        """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
+
+        Called under the lock, caught up.
+        """
+        if self._segment < 0:
+            return False
+        cursor = self._cursor
+        size = os.fstat(self._segment).st_size
+        if size == cursor.offset:
+            return False
+        tail = _pread(self._segment, size - cursor.offset, cursor.offset)
+        assert cursor.hash is not None
+        if fits(tail + b"\n", cursor.hash):
+            os.pwrite(self._segment, b"\n", size)
+            os.fdatasync(self._segment)
+            return True
+        torn = self.path / "torn"
+        torn.mkdir(mode=0o700, exist_ok=True)
+        kept = torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}"
+        with kept.open("xb") as file:
+            file.write(tail)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(torn)
+        os.ftruncate(self._segment, cursor.offset)
+        os.fdatasync(self._segment)
+        return False
+
+    def append(self, entry: Entry) -> None:
+        """Write an entry, under the lock, caught up. Raises OSError, and then nothing was written."""
+        cursor = self._cursor
+        assert cursor.hash is not None
+        last = cursor.hash.decode()
+        line, digest = encode(entry, last, first=not cursor.offset)
+        if cursor.offset and cursor.offset + len(line) > self._segment_bytes:
+            self._roll()
+            line, digest = encode(entry, last, first=True)
+        elif self._segment < 0:
+            self._begin_segment()
+        self._write(line)
+        cursor.offset += len(line)
+        cursor.lines += 1
+        cursor.seq = entry.seq
+        cursor.hash = digest.encode()
+
+    def _write(self, line: bytes) -> None:
+        offset = self._cursor.offset
+        rest = memoryview(line)
+        try:
+            while rest:
+                written = os.pwrite(self._segment, rest, offset)
+                offset += written
+                rest = rest[written:]
+        except BaseException:
+            try:
+                os.ftruncate(self._segment, self._cursor.offset)
+            except OSError as error:
+                self._finished = f"a failed write could not be rolled back ({error})"
+            raise
+
+    def _begin_segment(self) -> None:
+        self._segment = os.open(self._cursor.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        sync_folder(self._folder)
+
+    def _roll(self) -> None:
+        """Sync the full segment and begin the next."""
+        cursor = self._cursor
+        self._sync_now(cursor.seq)
+        file = segment_path(self._folder, cursor.seq + 1)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            sync_folder(self._folder)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        with self._syncing:
+            os.close(self._segment)
+            self._segment = descriptor
+        cursor.next_segment(0)
+
+    # Syncing, without the lock.
+
+    def sync(self, seq: int) -> None:
+        """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
+        if seq <= self._synced or self.read_only:
+            return
+        self._sync_now(seq)
+
+    def _sync_now(self, seq: int) -> None:
+        with self._syncing:
+            if seq <= self._synced:
+                return
+            self.check_alive()
+            written = self._cursor.seq
+            try:
+                os.fdatasync(self._segment)
+            except OSError as error:
+                self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+                raise
+            self._synced = max(written, seq)
+
+    def snapshot(self, state: State, cursor: Cursor) -> Path:
+        """Write a snapshot of this state, which is that of the cursor."""
+        self.sync(state.seq)
+        return save(self.path / "snapshots", state, cursor)
+
+    def place(self) -> Cursor:
+        """Where the log was read or written to."""
+        return self._cursor.copy()
+
+    def shut(self) -> None:
+        """Let go of the files. The handle answers nothing more."""
+        with self.mutex:
+            if self._finished is None:
+                self._finished = "it was shut"
+            for descriptor in (self._segment, self._lock):
+                if descriptor >= 0 and os.getpid() == self._pid:
+                    os.close(descriptor)
+            self._segment = self._lock = -1
+
+
+def _pread(descriptor: int, size: int, offset: int) -> bytes:
+    """All these bytes; the kernel may give fewer at a time, and gives none past the end."""
+    parts = []
+    while size > 0 and (part := os.pread(descriptor, size, offset)):
+        parts.append(part)
+        offset += len(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,75 @@
+"""A log without a path: the entries in a list, or nowhere."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from eventq.core.events import Entry
+from eventq.core.evolve import Folded, replay
+from eventq.core.state import State
+from eventq.storage.codec import GENESIS
+
+__all__ = ["MemoryLog"]
+
+
+class MemoryLog:
+    """Keeps the entries for as long as the queue lives; with `history=False`, none of them."""
+
+    path = None
+
+    def __init__(self, *, history: bool) -> None:
+        self._entries: list[Entry] | None = [] if history else None
+        self.mutex = threading.RLock()
+        self.head = (0, GENESIS)
+        self.read_only = False
+
+    def __enter__(self) -> None:
+        self.mutex.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self.mutex.release()
+
+    def payload(self, what: str, value: Any) -> Any:  # noqa: ARG002  # as the log on disk has it
+        """What a queue holds for this payload: the very object."""
+        return value
+
+    def behind(self) -> bool:
+        """Whether others wrote: nobody else can."""
+        return False
+
+    def catch_up(self) -> Iterator[Folded]:
+        """What others wrote: nobody else can."""
+        return iter(())
+
+    def append(self, entry: Entry) -> None:
+        """Keep an entry."""
+        if self._entries is not None:
+            self._entries.append(entry)
+        self.head = (entry.seq, GENESIS)
+
+    def sync(self, seq: int) -> None:
+        """Nothing outlives the process."""
+
+    def entries(self, since: int) -> Iterator[Entry]:
+        """The entries from this seq on."""
+        if self._entries is None:
+            raise ValueError(
+                "this queue in memory was made with history=False: it keeps no entries"
+            )
+        return iter(self._entries[since - 1 :])
+
+    def state_at(self, seq: int) -> State:
+        """The state after this entry."""
+        return replay(State(), itertools.islice(self.entries(1), seq))
+
+    def check_alive(self) -> None:
+        """Such a handle never ends."""
+
+    def place(self) -> Any:
+        """Entries in memory have no place."""
+
+    def shut(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,79 @@
+"""JSON values at the door: what a queue with a path takes, and what would not come back the same."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import msgspec
+
+from eventq.core.errors import BadValue
+from eventq.core.events import Json
+
+__all__ = ["SIZE_LIMIT", "to_json"]
+
+SIZE_LIMIT = 64 * 1024 * 1024
+"""How many bytes a payload or a result may have as JSON."""
+
+DEPTH_LIMIT = 200
+"""How deep a value may be nested: every JSON reader in use copes with that."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def to_json(what: str, value: Any) -> Json | None:
+    """The JSON text of a value. None, and None alone, is told as null.
+
+    Raises BadValue, naming the place, for a value that would not come back the same: NaN, a tuple
+    or a set, a key that is not a text, a lone surrogate, an object of one's own.
+    """
+    if value is None:
+        return None
+    _check(what, value)
+    text = Json(_encode(value))
+    if len(text) > SIZE_LIMIT:
+        raise BadValue(f"{what} has {len(text)} bytes as JSON; at most {SIZE_LIMIT} fit")
+    return text
+
+
+def _check(what: str, value: Any) -> None:
+    stack: list[tuple[str, Any, int]] = [(what, value, 0)]
+    digits = sys.get_int_max_str_digits() or math.inf
+    while stack:
+        where, value, depth = stack.pop()
+        kind = type(value)
+        if depth > DEPTH_LIMIT:
+            raise BadValue(f"{what} is nested deeper than {DEPTH_LIMIT} levels (or holds itself)")
+        if kind is str:
+            _check_text(where, value)
+        elif kind is dict:
+            for key, inner in value.items():
+                if type(key) is not str:
+                    raise BadValue(
+                        f"{where} has the key {key!r}, and JSON would give it back as a text"
+                    )
+                _check_text(f"a key of {where}", key)
+                stack.append((f"{where}[{key!r}]" if depth < 4 else where, inner, depth + 1))
+        elif kind is list:
+            for i, inner in enumerate(value):
+                stack.append((f"{where}[{i}]" if depth < 4 else where, inner, depth + 1))
+        elif kind is float:
+            if not math.isfinite(value):
+                raise BadValue(f"{where} is {value!r}, which JSON has not")
+        elif kind is int:
+            if value.bit_length() > 3 * digits:
+                raise BadValue(f"{where} is a number of more digits than Python reads back")
+        elif value is not None and kind is not bool:
+            raise BadValue(
+                f"{where} is a {kind.__name__}, which JSON would not give back the same: {value!r:.80}"
+            )
+
+
+def _check_text(where: str, text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadValue(f"{where} holds a lone surrogate, which UTF-8 has not") from None

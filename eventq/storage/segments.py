@@ -1,0 +1,146 @@
+"""Segments: the files of a log, found by name and read line by line.
+
+`<first seq, 20 digits>.jsonl` holds the entries from that seq on. Reading changes nothing, needs
+no lock and takes half a line at the end for "not there yet".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from eventq.storage.codec import (
+    GENESIS,
+    TAIL,
+    NewerVersion,
+    NotALine,
+    hash_of,
+    prev_of,
+    read,
+)
+from eventq.storage.errors import LogDamaged, LogNewer
+
+__all__ = ["Cursor", "find_segments", "segment_path"]
+
+E = TypeVar("E")
+
+
+def segment_path(log: Path, first: int) -> Path:
+    """The file that begins with this entry."""
+    return log / f"{first:020}.jsonl"
+
+
+def find_segments(log: Path) -> list[int]:
+    """The first seqs of all segments, in order. Other files are none of ours."""
+    return sorted(
+        int(file.stem)
+        for file in log.glob("*.jsonl")
+        if len(file.stem) == 20 and file.stem.isascii() and file.stem.isdigit()
+    )
+
+
+class Cursor:
+    """A place in a log just behind a line that was checked: what comes next can be checked too.
+
+    `first` names the segment, `offset` is the byte in it, `lines` how many lines of it were read
+    (None: began in its middle), `seq` and `hash` are those of the last line.
+    """
+
+    __slots__ = ("first", "hash", "lines", "log", "offset", "seq")
+
+    def __init__(self, log: Path, first: int = 1) -> None:
+        self.log = log
+        self.first = first
+        self.offset = 0
+        self.lines = 0
+        self.seq = first - 1
+        self.hash: bytes | None = GENESIS.encode() if first == 1 else None
+
+    def copy(self) -> Cursor:
+        """The same place, to go on from there separately."""
+        copy = Cursor(self.log, self.first)
+        copy.offset, copy.lines, copy.seq, copy.hash = self.offset, self.lines, self.seq, self.hash
+        return copy
+
+    @property
+    def file(self) -> Path:
+        """The segment."""
+        return segment_path(self.log, self.first)
+
+    def damaged(self, what: str) -> LogDamaged:
+        """The error for something wrong with the next line."""
+        return LogDamaged(self.file, self.lines + 1, self.offset, self.seq + 1, what)
+
+    def follow(self, lines: BinaryIO, parse: Callable[[bytes], Any] = read) -> Iterator[Any]:
+        """The entries that follow in this segment, from a file positioned at `offset`.
+
+        Stops before half a line. Raises LogDamaged and LogNewer.
+        """
+        sha256 = hashlib.sha256
+        seq, last, offset, count = self.seq, self.hash, self.offset, self.lines
+        wrong: str | NewerVersion | None = None
+        if last is None:  # where reading begins behind the first segment, the line itself says
+            line = lines.readline()
+            if not line.endswith(b"\n"):
+                return
+            last = prev_of(line)
+            if last is None:
+                raise self.damaged("it does not say `prev`, as the first line of a segment does")
+            lines.seek(offset)
+        try:
+            for line in lines:
+                digest = sha256(last + line[:-TAIL]).hexdigest().encode()
+                if not line.endswith(b',"hash":"%b"}\n' % digest):
+                    wrong = _what_is_wrong(line) if line.endswith(b"\n") else None
+                    break
+                try:
+                    entry = parse(line)
+                except NotALine as error:
+                    wrong = error if isinstance(error, NewerVersion) else str(error)
+                    break
+                if entry.seq != seq + 1:
+                    wrong = f"entry {entry.seq} stands there"
+                    break
+                if not offset and prev_of(line) != last:
+                    wrong = "its `prev` is not the hash of the line before"
+                    break
+                seq += 1
+                last = digest
+                offset += len(line)
+                count += 1
+                yield entry
+        finally:
+            self.seq, self.hash, self.offset, self.lines = seq, last, offset, count
+        if isinstance(wrong, NewerVersion):
+            raise LogNewer(f"{self.file}, line {count + 1}: {wrong}")
+        if wrong is not None:
+            raise self.damaged(wrong)
+
+    def forward(self, parse: Callable[[bytes], Any] = read) -> Iterator[Any]:
+        """The entries that follow, through all segments."""
+        while True:
+            with self.file.open("rb", buffering=1 << 20) as lines:
+                lines.seek(self.offset)
+                yield from self.follow(lines, parse)
+                rest = lines.seek(0, 2) - self.offset
+            if not self.next_segment(rest):
+                return
+
+    def next_segment(self, rest: int) -> bool:
+        """Move on to the next segment, if it is there. `rest` is how many bytes were not read."""
+        if not self.seq or self.seq < self.first:
+            return False
+        if not segment_path(self.log, self.seq + 1).exists():
+            return False
+        if rest:
+            raise self.damaged("it is cut short, and yet a later segment follows")
+        self.first, self.offset, self.lines = self.seq + 1, 0, 0
+        return True
+
+
+def _what_is_wrong(line: bytes) -> str:
+    if hash_of(line) is None:
+        return "it does not end as a line does, in a hash"
+    return "its hash does not fit it and the line before"

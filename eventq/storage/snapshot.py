@@ -1,0 +1,224 @@
+"""Snapshots: a state on disk, tied to the line of the log that it was taken after.
+
+`snapshots/<seq, 20 digits>.jsonl` holds a first line about the whole (with a checksum over the
+rest) and one line for each task. A snapshot is never trusted further than that: one that does not
+fit its log, its own checksum or the reducer that reads it is passed over, and an older one or the
+log itself serves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eventq.core.events import Enqueued, Json
+from eventq.core.lifecycle import Status
+from eventq.core.policy import Policy
+from eventq.core.record import Record
+from eventq.core.state import State
+from eventq.storage.convert import moment, structure, unstructure
+from eventq.storage.segments import Cursor
+
+__all__ = ["REDUCER", "load", "save", "snapshot_path", "snapshots"]
+
+REDUCER = 1
+"""The version of what folding gives. It grows when the same log folds to another state."""
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    reducer: int
+    seq: int
+    hash: str
+    segment: int
+    offset: int
+    queue: str
+    policy: dict[str, Any]
+    at: str
+    position: int
+    admission: str
+    dispatch: str
+    tasks: int
+    checksum: str
+
+
+class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """One task: what `Enqueued` said, then the rest of its record."""
+
+    task: str
+    payload: msgspec.Raw
+    after: tuple[str, ...]
+    key: str | None
+    max_attempts: int | None
+    not_before: datetime | None
+    born: int
+    status: Status
+    needs: int
+    attempt: int
+    releases: int
+    redrives: int
+    mark: int
+    until: datetime | None
+    lease: int | None
+    worker: str | None
+    expires: datetime | None
+    error: str | None
+    result: msgspec.Raw
+    ended: datetime | None
+
+
+_NULL = msgspec.Raw(b"null")
+
+
+def _raw(value: Json | None) -> msgspec.Raw:
+    return _NULL if value is None else msgspec.Raw(value)
+
+
+def _kept(raw: msgspec.Raw) -> Json | None:
+    text = Json(raw)
+    return None if text == b"null" else text
+
+
+def _row(record: Record) -> _Row:
+    task = record.task
+    return _Row(
+        task.task,
+        _raw(task.payload),
+        task.after,
+        task.key,
+        task.max_attempts,
+        task.not_before,
+        record.born,
+        record.status,
+        record.needs,
+        record.attempt,
+        record.releases,
+        record.redrives,
+        record.mark,
+        record.until,
+        record.lease,
+        record.worker,  # type: ignore[arg-type]  # with a path, workers have names
+        record.expires,
+        record.error,
+        _raw(record.result),
+        record.ended,
+    )
+
+
+def _record(row: _Row) -> Record:
+    task = Enqueued(
+        row.task, _kept(row.payload), row.after, row.key, row.max_attempts, row.not_before
+    )
+    return Record(
+        task,
+        row.born,
+        row.status,
+        row.needs,
+        row.attempt,
+        row.releases,
+        row.redrives,
+        row.mark,
+        row.until,
+        row.lease,
+        row.worker,
+        row.expires,
+        row.error,
+        _kept(row.result),
+        row.ended,
+    )
+
+
+def snapshot_path(snapshots: Path, seq: int) -> Path:
+    """The file of the snapshot taken after this entry."""
+    return snapshots / f"{seq:020}.jsonl"
+
+
+def snapshots(folder: Path) -> list[int]:
+    """The seqs after which snapshots were taken, the newest first."""
+    return sorted(
+        (
+            int(file.stem)
+            for file in folder.glob("*.jsonl")
+            if len(file.stem) == 20 and file.stem.isascii() and file.stem.isdigit()
+        ),
+        reverse=True,
+    )
+
+
+def save(folder: Path, state: State, cursor: Cursor) -> Path:
+    """Write a snapshot of this state, which was synced up to the cursor: aside, then renamed."""
+    encode = msgspec.json.Encoder().encode
+    rows = b"".join(encode(_row(record)) + b"\n" for record in state.in_order())
+    assert state.at is not None
+    assert cursor.hash is not None
+    head = _Head(
+        reducer=REDUCER,
+        seq=state.seq,
+        hash=cursor.hash.decode(),
+        segment=cursor.first,
+        offset=cursor.offset,
+        queue=state.queue,
+        policy=unstructure(state.policy),
+        at=moment(state.at),
+        position=state.position,
+        admission=state.admission,
+        dispatch=state.dispatch,
+        tasks=len(state),
+        checksum="",
+    )
+    head.checksum = _checksum(head, rows)
+    target = snapshot_path(folder, state.seq)
+    aside = target.with_suffix(f".{os.getpid()}.tmp")
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(encode(head) + b"\n")
+        file.write(rows)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(target)
+    sync_folder(folder)
+    return target
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(head: _Head, rows: bytes) -> str:
+    bare = msgspec.structs.replace(head, checksum="")
+    return hashlib.sha256(msgspec.json.encode(bare) + b"\n" + rows).hexdigest()
+
+
+def load(folder: Path, seq: int, log: Path) -> tuple[State, Cursor] | None:
+    """The state of this snapshot and its place in the log, or None when it does not fit."""
+    try:
+        first, rows = snapshot_path(folder, seq).read_bytes().split(b"\n", 1)
+        head = msgspec.json.decode(first, type=_Head)
+        if head.reducer != REDUCER or head.seq != seq or _checksum(head, rows) != head.checksum:
+            return None
+        read = msgspec.json.Decoder(_Row).decode
+        records = [_record(read(line)) for line in rows.split(b"\n")[:-1]]
+        state = State.rebuilt(
+            records,
+            queue=head.queue,
+            policy=structure(head.policy, Policy),
+            seq=head.seq,
+            at=datetime.fromisoformat(head.at),
+            position=head.position,
+            admission=head.admission,
+            dispatch=head.dispatch,
+        )
+    except (OSError, ValueError, msgspec.DecodeError):
+        return None
+    cursor = Cursor(log, head.segment)
+    cursor.offset, cursor.seq, cursor.hash = head.offset, head.seq, head.hash.encode()
+    cursor.lines = head.seq - head.segment + 1
+    return state, cursor
