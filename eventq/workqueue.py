@@ -46,7 +46,7 @@ from eventq.core.evolve import replay
 from eventq.core.policy import Capacity, Policy, Retention, Retry
 from eventq.core.record import DeadLetter, Lease, Task
 from eventq.core.state import State
-from eventq.storage.errors import NotAQueue
+from eventq.storage.errors import NotAQueue, ReadOnly
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.segments import Cursor
@@ -68,6 +68,9 @@ NOT_TOLD: Any = _NotTold()
 
 SNAPSHOT_BYTES = 8 * 1024 * 1024
 """How much log there must be at least behind a snapshot before the next is taken unasked."""
+
+TASK_BYTES = 250
+"""About what a snapshot writes for a task."""
 
 
 class WorkQueue:
@@ -220,28 +223,35 @@ class WorkQueue:
         if by is not None:
             check_name("by", by)
         log = self._log
-        with log.mutex:
+        with log:
             self._catch_up()
-            with log:
-                self._catch_up()
-                at = self._now()
-                events, state = decide(self._state, command, at)
-                if events:
-                    by = by or self._by or _asker(command, self._state)
-                    log.append(
-                        Entry(state.seq, at, command.do, events, command.ask(), by, storable(why))
-                    )
-                    self._state = state
-                    self._read_at = time.monotonic()
-            place = self._worth_a_snapshot()
+            at = self._now()
+            events, state = decide(self._state, command, at)
+            if events:
+                by = by or self._by or _asker(command, self._state)
+                log.append(
+                    Entry(state.seq, at, command.do, events, command.ask(), by, storable(why))
+                )
+                self._state = state
+                self._read_at = time.monotonic()
+            place = self._snapshot_due()
         log.sync(state.seq)
-        if place is not None:
+        if place is not None and isinstance(log, Log):
             log.snapshot(state, place)
         return state, events
 
-    def _worth_a_snapshot(self) -> Cursor | None:
-        """Where the log stands, if enough of it has passed since the last snapshot."""
-        return None
+    def _snapshot_due(self) -> Cursor | None:
+        """Where the log stands, if enough of it has passed since the last snapshot.
+
+        That is when what would be read again outweighs what a snapshot writes, so that snapshots
+        cost no more than a fixed share of the log itself.
+        """
+        log = self._log
+        if not self._snapshots or isinstance(log, MemoryLog) or log.unsaved < SNAPSHOT_BYTES:
+            return None
+        if log.unsaved < 4 * TASK_BYTES * len(self._state):
+            return None
+        return log.place_for_snapshot()
 
     # What can be asked of the queue.
 
@@ -259,7 +269,8 @@ class WorkQueue:
         The same id with the same content again changes nothing and is answered with the task as
         it stands. Raises BadValue, OtherContent, QueueClosed, CycleError, QueueFull.
         """
-        command = self._admissible(Enqueue(id, payload, after, max_attempts=max_attempts))
+        payload = self._log.payload("the payload", payload)
+        command = Enqueue(id, payload, after, max_attempts=max_attempts)
         state, _ = self._ask(command, by)
         return _task(state, command.id or f"#{state.seq}")
 
@@ -299,11 +310,12 @@ class WorkQueue:
     def complete_and_start(
         self, lease: Lease | int, result: Any = None, *, by: str | None = None
     ) -> Lease | None:
-        """Complete, then start for the same worker, in one entry. Raises StaleLease, UnknownWorker.
+        """Complete, then start for the same worker, in one entry; refused whole.
 
-        A lease given by its number is taken to be nobody's.
+        Raises StaleLease, UnknownWorker.
         """
-        worker = lease.worker if isinstance(lease, Lease) else None
+        held = lease if isinstance(lease, Lease) else self.state.leased(lease)
+        worker = None if held is None else held.worker
         command = CompleteAndStart(_id(lease), self._log.payload("the result", result), worker)
         state, events = self._ask(command, by)
         return _lease(state, events)
@@ -431,6 +443,8 @@ class WorkQueue:
         log = self._log
         if isinstance(log, MemoryLog):
             raise BadValue("a queue in memory has no place for a snapshot")
+        if log.read_only:
+            raise ReadOnly(log.path)
         with log.mutex:
             log.check_alive()
             self._catch_up()

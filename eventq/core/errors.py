@@ -199,3 +199,7 @@ class ImpossibleEvent(EventqError):
         self.status = status
         self.seq = seq
         self.story = tuple(story)
+
+    def told(self, story: Sequence[str]) -> ImpossibleEvent:
+        """The same error with this story."""
+        return ImpossibleEvent(self.event, self.status, self.seq, story)

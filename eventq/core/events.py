@@ -77,7 +77,7 @@ class TaskEvent:
 
 @frozen
 class Enqueued(TaskEvent):
-    """`after` are the ids that it needs; `max_attempts` is the limit that applies, None for none."""
+    """`after` are the ids that it needs; `max_attempts` is the limit that applies, or None."""
 
     payload: Any = None
     after: tuple[str, ...] = ()

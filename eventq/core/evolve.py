@@ -166,7 +166,7 @@ def _named(draft: Draft, task: str) -> bool:
 
 
 def _bind(draft: Draft, record: Record) -> None:
-    """The task is unfinished from here on: it needs what it names, and none of that can be let go."""
+    """The task is unfinished from here on: it needs what it names, and keeps that from going."""
     record.needs = 0
     for dependency in record.task.after:
         above = draft.records.get(dependency)

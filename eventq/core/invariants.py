@@ -107,7 +107,7 @@ def needs(state: State) -> bool:
 
 
 def can_run(state: State) -> bool:
-    """Whatever is past PENDING and BLOCKED has all that it needs; whatever has it is past PENDING."""
+    """What is past PENDING and BLOCKED has all that it needs; what has it is past PENDING."""
     past = (S.READY, S.DELAYED, S.RUNNING, S.DEAD, S.PARKED)
     return all(record.needs == 0 for record in _standing_in(state, *past)) and all(
         record.needs > 0 for record in _standing_in(state, S.PENDING, S.BLOCKED)

@@ -64,7 +64,7 @@ _converter.register_unstructure_hook(Path, str)
 
 
 def structure(value: Any, kind: type[T]) -> T:
-    """This plain value as that class. Raises cattrs' ClassValidationError, TypeError, ValueError."""
+    """This plain value as that class. Raises cattrs' BaseValidationError, TypeError, ValueError."""
     return _converter.structure(value, kind)
 
 

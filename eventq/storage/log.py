@@ -14,6 +14,7 @@ unlock, sync, answer. What was answered is on disk, as far as the disk is honest
 from __future__ import annotations
 
 import fcntl
+import gc
 import io
 import itertools
 import os
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from eventq.core.errors import ImpossibleEvent
 from eventq.core.events import Entry, Json
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
@@ -35,6 +37,12 @@ __all__ = ["SEGMENT_BYTES", "Log"]
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
+
+WRITABLE = 0o200
+"""The bit that a full segment loses. Who has it open sees by that that another follows."""
+
+AN_ENTRY = 200
+"""About how many bytes of log an entry takes."""
 
 OWN = {"log", "snapshots", "lock", "torn", "run.lock", "run", "output", "work"}
 """What may stand in the directory of a queue before its log does."""
@@ -54,7 +62,10 @@ class Log:
         self._finished: str | None = None
         self._pid = os.getpid()
         self._synced = 0
+        self.unsaved = 0
+        """How many bytes of log were read or written since the last snapshot."""
         self._segment = -1
+        self._closed = False
         self._lock = -1
         self._folder = path / "log"
         if not read_only:
@@ -123,12 +134,36 @@ class Log:
         begin, self._cursor = self._begin(None)
         if not self._cursor.file.exists():
             return begin
-        return replay(begin, self._cursor.forward())
+        state = self._fold(begin, self._cursor.forward())
+        self.unsaved = AN_ENTRY * (state.seq - begin.seq)
+        return state
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""
         begin, cursor = self._begin(seq)
-        return replay(begin, itertools.takewhile(lambda entry: entry.seq <= seq, cursor.forward()))
+        entries = cursor.forward()
+        return self._fold(begin, itertools.takewhile(lambda entry: entry.seq <= seq, entries))
+
+    def _fold(self, begin: State, entries: Iterator[Folded]) -> State:
+        """Replay with the collector of cycles off: a fold makes none, and much that is kept."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return replay(begin, entries)
+        except ImpossibleEvent as error:
+            raise error.told(self._story(error.task, error.seq)) from None
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _story(self, task: str | None, seq: int) -> list[str]:
+        """All that the log says of a task before this entry, oldest first."""
+        return [
+            f"entry {entry.seq}: {event}"
+            for entry in itertools.takewhile(lambda entry: entry.seq < seq, self.entries(1))
+            for event in entry.events
+            if getattr(event, "task", None) == task
+        ]
 
     def _begin(self, until: int | None) -> tuple[State, Cursor]:
         segments = find_segments(self._folder)
@@ -184,9 +219,11 @@ class Log:
         cursor = self._cursor
         if self._segment < 0:
             return cursor.file.exists()
-        if os.fstat(self._segment).st_size != cursor.offset:
+        segment = os.fstat(self._segment)
+        self._closed = not segment.st_mode & WRITABLE
+        if segment.st_size != cursor.offset:
             return True
-        return os.access(f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK)
+        return self._closed and segment_path(self._folder, cursor.seq + 1).exists()
 
     def catch_up(self) -> Iterator[Folded]:
         """What was written since this handle last looked."""
@@ -209,8 +246,14 @@ class Log:
                 self._segment = self._open(cursor.file)
 
     def _open(self, file: Path) -> int:
-        flags = os.O_RDONLY if self.read_only else os.O_RDWR
-        return os.open(file, flags | os.O_CLOEXEC)
+        self._closed = False
+        if not self.read_only:
+            try:
+                return os.open(file, os.O_RDWR | os.O_CLOEXEC)
+            except PermissionError:
+                if file.stat().st_mode & WRITABLE:
+                    raise
+        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
 
     @property
     def head(self) -> tuple[int, str]:
@@ -254,17 +297,19 @@ class Log:
         return False
 
     def append(self, entry: Entry) -> None:
-        """Write an entry, under the lock, caught up. Raises OSError, and then nothing was written."""
+        """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
         cursor = self._cursor
         assert cursor.hash is not None
         last = cursor.hash.decode()
         line, digest = encode(entry, last, first=not cursor.offset)
-        if cursor.offset and cursor.offset + len(line) > self._segment_bytes:
+        full = cursor.offset + len(line) > self._segment_bytes
+        if cursor.offset and (full or self._closed):
             self._roll()
             line, digest = encode(entry, last, first=True)
         elif self._segment < 0:
             self._begin_segment()
         self._write(line)
+        self.unsaved += len(line)
         cursor.offset += len(line)
         cursor.lines += 1
         cursor.seq = entry.seq
@@ -293,6 +338,7 @@ class Log:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
         self._sync_now(cursor.seq)
+        os.fchmod(self._segment, 0o400)
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -303,6 +349,7 @@ class Log:
         with self._syncing:
             os.close(self._segment)
             self._segment = descriptor
+        self._closed = False
         cursor.next_segment(0)
 
     # Syncing, without the lock.
@@ -330,6 +377,11 @@ class Log:
         """Write a snapshot of this state, which is that of the cursor."""
         self.sync(state.seq)
         return save(self.path / "snapshots", state, cursor)
+
+    def place_for_snapshot(self) -> Cursor:
+        """Where the log stands, for a snapshot that is now on its way."""
+        self.unsaved = 0
+        return self._cursor.copy()
 
     def place(self) -> Cursor:
         """Where the log was read or written to."""

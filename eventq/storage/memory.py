@@ -68,8 +68,5 @@ class MemoryLog:
     def check_alive(self) -> None:
         """Such a handle never ends."""
 
-    def place(self) -> Any:
-        """Entries in memory have no place."""
-
     def shut(self) -> None:
         """Nothing to let go of."""

@@ -1,4 +1,4 @@
-"""JSON values at the door: what a queue with a path takes, and what would not come back the same."""
+"""JSON values at the door: what a queue with a path takes, and what it refuses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def _check(what: str, value: Any) -> None:
                 raise BadValue(f"{where} is a number of more digits than Python reads back")
         elif value is not None and kind is not bool:
             raise BadValue(
-                f"{where} is a {kind.__name__}, which JSON would not give back the same: {value!r:.80}"
+                f"{where} is of the type {kind.__name__}, which JSON would not give back the same: "
+                f"{value!r:.80}"
             )
 
 
