@@ -46,7 +46,6 @@ __all__ = ["Folded", "begin", "evolve", "replay", "take_for", "tell"]
 
 # Bound once: to look a member up on its class costs more than much of what is done here.
 ABSENT = Status.ABSENT
-PENDING = Status.PENDING
 READY = Status.READY
 SUCCEEDED = Status.SUCCEEDED
 DEAD = Status.DEAD
@@ -91,10 +90,11 @@ def replay(
     """
     draft = Draft.of(state, flat=keep is None and not len(state))
     for entry in entries:
-        begin(draft, entry.seq, entry.at)
+        seq = entry.seq
+        begin(draft, seq, entry.at)
         for event in entry.events:
             tell(draft, event)
-        if keep is not None and entry.seq % every == 0:
+        if keep is not None and not seq % every:
             state = draft.done()
             keep(state)
             draft = Draft.of(state)
@@ -112,26 +112,31 @@ def begin(draft: Draft, seq: int, at: datetime) -> None:
 def tell(draft: Draft, event: Event) -> None:
     """Carry out one event of the entry that was begun. Raises ImpossibleEvent."""
     draft.position += 1
-    step = _STEPS.get(type(event))
-    if step is None:
+    steps = _STEPS.get(type(event))
+    if steps is None:
         _tell_queue(draft, event)
         return
-    leads, does = step
-    name = event.task  # type: ignore[union-attr]  # only a task's events have a step
-    records = draft.records
-    record = records.get(name)
+    name = event.task  # type: ignore[union-attr]  # only a task's events have steps
+    record = draft.records.get(name)
     status = ABSENT if record is None else record.status
-    target = leads.get(status)
-    if target is None or draft.admission == "absent":
+    step = steps.get(status)
+    if step is None or draft.position == 1:  # before the queue was opened, nothing can be
         raise ImpossibleEvent(event, status, draft.seq, () if record is None else (repr(record),))
-    standing = draft.standing
-    standing[status] -= 1
-    standing[target] += 1
-    if record is None:
-        _enqueued(draft, cast(Enqueued, event))  # the only row that starts from nothing
-        return
-    if not draft.flat:
-        record = records[name] = record.copy()
+    target, does = step
+    if draft.flat:
+        if record is None:
+            record = Record(cast(Enqueued, event), draft.position, ABSENT)
+            draft.records[name] = record
+    else:
+        standing = draft.standing
+        standing[status] -= 1
+        standing[target] += 1
+        record = (
+            Record(cast(Enqueued, event), draft.position, ABSENT)
+            if record is None
+            else record.copy()
+        )
+        draft.records[name] = record
     does(draft, event, record)
     record.status = target
 
@@ -153,11 +158,9 @@ def _tell_queue(draft: Draft, event: Any) -> None:
 # and still has the status that it had before the event.
 
 
-def _enqueued(draft: Draft, event: Enqueued) -> None:
-    record = Record(event, draft.position, PENDING)
+def _enqueued(draft: Draft, event: Enqueued, record: Record) -> None:
     if event.after:
         _bind(draft, record)
-    draft.records[event.task] = record
 
 
 def _named(draft: Draft, task: str) -> bool:
@@ -354,7 +357,7 @@ def _forgotten(draft: Draft, event: Forgotten, record: Record) -> None:
 
 
 _DOES: dict[type[TaskEvent], Callable[[Draft, Any, Record], None]] = {
-    Enqueued: lambda draft, event, *_: _enqueued(draft, event),
+    Enqueued: _enqueued,
     Readied: _readied,
     Delayed: _delayed,
     Started: _started,
@@ -374,8 +377,12 @@ _DOES: dict[type[TaskEvent], Callable[[Draft, Any, Record], None]] = {
     Forgotten: _forgotten,
 }
 
-_Step = tuple[dict[Status, Status], Callable[[Draft, Any, Record], None]]
-_STEPS: dict[type, _Step] = {event: (LEADS[event], _DOES[event]) for event in TASK_EVENTS}
+_Step = tuple[Status, Callable[[Draft, Any, Record], None]]
+_STEPS: dict[type, dict[Status, _Step]] = {
+    event: {status: (target, _DOES[event]) for status, target in LEADS[event].items()}
+    for event in TASK_EVENTS
+}
+"""Both tables in one, for look-up."""
 
 
 def take_for(other: type, event: type[TaskEvent]) -> None:

@@ -349,7 +349,8 @@ class Draft(Reading):
     sleeping: Sorted[tuple[str, int, str]]
 
     flat: bool
-    """Whether its maps are plain dicts and all its records its own, to be changed in place."""
+    """Whether its maps are plain dicts, its records all its own and changed in place, and tasks
+    counted only when it is done."""
 
     @classmethod
     def of(cls, state: State, *, flat: bool = False) -> Draft:
@@ -371,7 +372,7 @@ class Draft(Reading):
             state.admission,
             state.dispatch,
             fork(state.records),
-            state.standing.copy(),
+            dict.fromkeys(Status, 0) if flat else state.standing.copy(),
             state.in_line.fork(),
             state.in_letters.fork(),
             state.in_parking.fork(),
@@ -389,6 +390,9 @@ class Draft(Reading):
         def whole(of: Any) -> Any:
             return Map(of) if type(of) is dict else of
 
+        if self.flat:
+            for record in self.records.values():
+                self.standing[record.status] += 1
         return State(
             self.queue,
             self.policy,

@@ -321,11 +321,12 @@ def read(line: bytes) -> Folded:
     """
     entry = _parsed(line)
     events = entry.events
-    for i, event in enumerate(events):
-        whole = _FOR_THE_FOLD.get(type(event))
-        if whole is not None:
+    i = 0
+    for event in events:
+        if (whole := _FOR_THE_FOLD.get(type(event))) is not None:
             events[i] = whole(event)
-    return cast(Folded, entry)
+        i += 1
+    return entry
 
 
 def decode(line: bytes) -> Entry:

@@ -1,0 +1,115 @@
+"""Lines of a log as they stand on disk: one by one, checked on the way, from any entry on.
+
+For who wants the bytes, or a few entries of many: nothing is folded, and a line is decoded only
+by who asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from eventq.storage.codec import VERSION, decode, hash_of
+from eventq.storage.segments import Cursor, find_segments, segment_path
+
+__all__ = ["Line", "last_seq", "lines"]
+
+_BEGIN = re.compile(rb'\{"v":%d,"seq":([1-9][0-9]*),' % VERSION)
+"""How every line of this version begins."""
+
+_BLOCK = 1 << 16
+
+
+class Line:
+    """One line: its seq and its bytes, with the newline."""
+
+    __slots__ = ("bytes", "seq")
+
+    def __init__(self, line: bytes) -> None:
+        """Raises NotALine, or NewerVersion, for one that does not begin as a line does."""
+        begin = _BEGIN.match(line)
+        self.seq = decode(line).seq if begin is None else int(begin[1])
+        self.bytes = line
+
+
+def lines(log: Path, since: int = 1) -> Iterator[Line]:
+    """The lines from the entry `since` on, in this folder of segments.
+
+    The chain is checked from the line before on, which is found by halving and taken at its
+    word. Raises LogDamaged and LogNewer, when it gets there.
+    """
+    cursor = _before(log, since)
+    if not cursor.file.exists():
+        return
+    for line in cursor.forward(Line):
+        if line.seq >= since:
+            yield line
+
+
+def last_seq(log: Path) -> int:
+    """The seq of the last whole line, found from the end of the log; 0 where there is none."""
+    for first in reversed(find_segments(log)):
+        with segment_path(log, first).open("rb") as file:
+            size = file.seek(0, 2)
+            begin, step = size, _BLOCK
+            while begin:
+                begin = max(0, size - step)
+                file.seek(begin)
+                *whole, _ = file.read(size - begin).split(b"\n")
+                if whole and (seq := _seq(whole[-1])) is not None:
+                    return seq
+                step *= 4
+    return 0
+
+
+def _seq(line: bytes) -> int | None:
+    begin = _BEGIN.match(line)
+    return None if begin is None else int(begin[1])
+
+
+def _before(log: Path, seq: int) -> Cursor:
+    """A place in the log before this entry: just before it, as long as the log is in order."""
+    segments = find_segments(log)
+    first = max((first for first in segments if first <= seq), default=(segments or [1])[0])
+    cursor = Cursor(log, first)
+    if seq <= first or not segments:
+        return cursor
+    with cursor.file.open("rb") as file:
+        offset = _find(file, seq - 1)
+        if offset is None:
+            return cursor
+        file.seek(offset)
+        line = file.readline()
+    cursor.hash = hash_of(line)
+    cursor.offset = offset + len(line)
+    cursor.seq = seq - 1
+    cursor.lines = seq - first
+    return cursor
+
+
+def _find(file: BinaryIO, seq: int) -> int | None:
+    """Where the line of this entry begins in a segment, by halving, since seqs only grow. None
+    where it is not there, or where the lines on the way do not look like it."""
+    low, high = 0, file.seek(0, 2)
+    while low < high:
+        middle = (low + high) // 2
+        file.seek(max(0, middle - 1))
+        if middle:
+            file.readline()
+        offset = file.tell()
+        line = file.readline()
+        if offset >= high or not line.endswith(b"\n"):
+            high = middle
+            continue
+        found = _seq(line)
+        if found is None:
+            return None
+        if found == seq:
+            return offset if hash_of(line) is not None else None
+        if found < seq:
+            low = offset + len(line)
+        else:
+            high = middle
+    return None
