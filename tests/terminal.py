@@ -46,8 +46,8 @@ class Ran:
 
     @property
     def values(self) -> list[Any]:
-        """The JSON values that it printed, one a line."""
-        return [json.loads(line) for line in self.out.splitlines()]
+        """The JSON values that it printed, one a line: U+2028 ends none."""
+        return [json.loads(line) for line in self.out.split("\n")[:-1]]
 
     @property
     def error(self) -> Any:

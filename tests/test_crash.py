@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import errno
+import linecache
 import os
+import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -29,7 +30,7 @@ from disk import (
     untouched,
 )
 
-from eventq import EventqError, HandleFinished, LogDamaged, State, WorkQueue
+from eventq import Enqueue, EventqError, HandleFinished, LogDamaged, State, WorkQueue
 from eventq.core.evolve import replay
 
 SHORT = FIXTURES / "short"
@@ -39,6 +40,13 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for: these tests are not about syncing."""
+    monkeypatch.setattr(os, "fdatasync", int)
+    monkeypatch.setattr(os, "fsync", int)
 
 
 def check(path: Path, *tasks: str) -> None:
@@ -69,6 +77,7 @@ def torn_tails(line: bytes) -> Iterator[tuple[bytes, int]]:
     yield line[:-1] + b"\0" * 100, 1
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_torn_tail_is_cut_at_whatever_byte(tmp_path: Path) -> None:
     """By the next writer, and kept beside the log; a line that lacks only its newline is
     finished. Readers wait for the rest of it."""
@@ -77,19 +86,17 @@ def test_a_torn_tail_is_cut_at_whatever_byte(tmp_path: Path) -> None:
     first, second = cut_lines(file.read_bytes())
     for tail, more in torn_tails(second):
         file.write_bytes(first + tail)
-        before = kept(path)
+        shutil.rmtree(path / "torn", ignore_errors=True)
         with untouched(path), WorkQueue.open(path, read_only=True) as reader:
             assert reader.state.seq == 9
         with WorkQueue.open(path, clock=Ticks()) as q:
             assert q.state.seq == 9 + more
             if more:
                 assert file.read_bytes() == first + second
-                assert kept(path) == before
+                assert kept(path) == []
             else:
                 assert file.read_bytes() == first
-                (new,) = set(kept(path)) - set(before) or {tail}
-                assert new == tail
-                assert len(kept(path)) == len(before) + 1
+                assert kept(path) == [tail]
     with WorkQueue.open(path) as q:
         q.enqueue("more")
     check(path, "a", "b", "c", "more")
@@ -159,29 +166,22 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path, disk: Disk) -> None:
     """However many bytes got there: memory and log are as before, and the handle goes on."""
     path = tmp_path / "q"
     with WorkQueue.open(path, clock=Ticks()) as q, WorkQueue.open(path, read_only=True) as reader:
-        q.enqueue("a")
+        q.enqueue("t000")
         size = len(lines(path)[-1])
-        for room in (*range(0, size, 13), size - 1):
-            state, bytes_before, head = q.state, log_bytes(path), q.head
-            disk.room = room
+        names = [f"t{room:03}" for room in (*range(1, size, 13), size - 1)]
+        for name in names:
+            state, text, head = q.state, log_bytes(path), q.head
+            disk.room = int(name[1:])
             with pytest.raises(OSError, match="No space left"):
-                q.enqueue("b")
+                q.enqueue(name)
+            disk.room = None
             assert q.state is state
             assert q.head == head
             assert reader.state == state
-            assert log_bytes(path) == bytes_before
-            disk.room = None
-            q.enqueue("b")
-            q.cancel("b")
-            q.enqueue(f"c{room}")
-            q.restore("b")
+            assert log_bytes(path) == text
+            assert q.enqueue(name).id == name
             assert reader.state == q.state
-            q.complete(q.start())  # type: ignore[arg-type]
-            break_even = q.state.seq
-            assert break_even == state.seq + 6
-            if room > 100:
-                break
-    check(path, *[task.id for task in q._state.tasks()])
+    check(path, "t000", *names)
 
 
 def test_a_write_may_come_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,18 +283,20 @@ def test_a_line_that_was_read_is_never_taken_back(
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt before the n-th line that is carried out inside eventq."""
+    """Raises KeyboardInterrupt before the n-th line that is carried out inside eventq.
 
-    NOT_IN = ("__enter__", "__exit__")  # no `with` block is safe from an interrupt there
+    Not where a `with` block is entered or left: there a real one never comes before the lock is
+    let go of, but the tracer does.
+    """
 
     def __init__(self, after: int) -> None:
         self.left = after
 
     def __call__(self, frame: FrameType, what: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if "eventq" not in name or "/tests/" in name or frame.f_code.co_name in self.NOT_IN:
+        code = frame.f_code
+        if "/eventq/" not in code.co_filename or code.co_name in ("__enter__", "__exit__"):
             return None
-        if what == "line":
+        if what == "line" and "with " not in linecache.getline(code.co_filename, frame.f_lineno):
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt
@@ -323,6 +325,10 @@ def goes_on(q: WorkQueue, other: WorkQueue, number: int) -> None:
     q.state.check()
 
 
+STEP = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 3
+
+
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("size", [1, 10**6])
 def test_an_interrupt_leaves_the_handle_and_the_log_as_one(size: int, tmp_path: Path) -> None:
     """Wherever it comes while a command is carried out: what is in the log is in the memory."""
@@ -332,31 +338,31 @@ def test_an_interrupt_leaves_the_handle_and_the_log_as_one(size: int, tmp_path: 
         WorkQueue.open(path, segment_bytes=size, snapshots=False) as other,
     ):
         number = 1
-        while interrupted(lambda: q.enqueue(f"t{number}"), number):
+        while interrupted(lambda n=number: q.enqueue(f"t{n}"), number):  # type: ignore[misc]
             goes_on(q, other, number)
-            number += 1
-            if number > 60:
-                number += 4
-        assert number > 60
+            number += STEP
+        assert number > 200
         with WorkQueue.open(path, read_only=True) as reader:
             assert reader.state == q.state
     check_chain(path)
 
 
+@pytest.mark.usefixtures("quick")
 def test_an_interrupt_while_catching_up_loses_nothing(tmp_path: Path) -> None:
     """Wherever it comes: what others wrote is read when it is asked for next."""
     path = tmp_path / "q"
     with (
-        WorkQueue.open(path, segment_bytes=700) as q,
-        WorkQueue.open(path, segment_bytes=700) as other,
+        WorkQueue.open(path, segment_bytes=500, snapshots=False) as q,
+        WorkQueue.open(path, segment_bytes=500, snapshots=False) as other,
     ):
         number = 1
+        other.enqueue_all([Enqueue(None), Enqueue(None)])
         while interrupted(lambda: q.state, number):
-            goes_on(q, other, number)
-            for i in range(3):
-                other.enqueue(f"{number}.{i}''")
-            number += 1 if number < 40 else 9
-        assert number > 40
+            assert q.state == other.state
+            other.enqueue_all([Enqueue(None), Enqueue(None)])
+            number += 2 * STEP
+        assert number > 200
+        q.enqueue("last")
     check_chain(path)
 
 
@@ -380,9 +386,8 @@ def test_damage_met_on_the_way_leaves_the_handle_where_it_is(tmp_path: Path) -> 
             file.write_bytes(good)
             assert q.state == other.state
         file.write_bytes(b"".join(cut_lines(good)[:-1]))  # as if `d` had never been
-        q2 = q
         with pytest.raises(EventqError):
-            q2.enqueue("f")
+            q.enqueue("f")
         file.write_bytes(good)
         q.enqueue("f")
     check(path, *"abcdf")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import pickle
+import queue
 import random
 from collections.abc import Callable
 from datetime import timedelta
@@ -57,7 +59,7 @@ from eventq.core.events import (
 )
 from eventq.core.lifecycle import ROOTS, Status
 from eventq.core.policy import Capacity, Policy, Retention, Retry
-from eventq.core.state import State
+from eventq.core.state import Reading, State
 
 S = Status
 PRECEDENCE = [refusal.name for refusal in REFUSALS]
@@ -1179,16 +1181,33 @@ def test_the_list_of_refusals_is_fixed() -> None:
 
 def test_refusals_fit_the_standard_library() -> None:
     """Who knows nothing of eventq can still catch them."""
-    import pickle
-    import queue
-
     assert issubclass(errors.QueueFull, queue.Full)
     assert issubclass(errors.CycleError, ValueError)
     assert issubclass(errors.UnknownTask, LookupError)
     for refusal in (errors.BadValue, errors.UnknownWorker, errors.OtherContent):
         assert issubclass(refusal, ValueError)
-    again = pickle.loads(pickle.dumps(errors.CycleError(["a", "b", "a"])))
-    assert again.cycle == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        refusal
+        if refusal in (errors.BadValue, errors.CycleError)
+        else pytest.param(
+            refusal, marks=pytest.mark.xfail(reason="it cannot be pickled", strict=True)
+        )
+        for refusal in REFUSALS
+    ],
+)
+def test_refusals_pass_between_processes(refusal: type[Refusal]) -> None:
+    """A refusal that was raised in another process says the same here."""
+    made, asked, _, _ = next(row for row in ROWS if row[2] is refusal)
+    with pytest.raises(refusal) as raised:
+        made()(asked())
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert type(again) is refusal
+    assert str(again) == str(raised.value)
+    assert vars(again) == vars(raised.value)
 
 
 # Purity.
@@ -1243,20 +1262,61 @@ def test_random_histories_meet_every_refusal_and_standing() -> None:
     assert {"Parked", "Unblocked", "Restored", "Forgotten", "Released", "Redriven"} <= told_of
 
 
-def test_deciding_costs_nothing_that_grows_with_the_number_of_tasks() -> None:
-    """A command about one of 20,000 tasks asks the state a few questions, and walks no list."""
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tasks that were looked at, one for each time."""
+    found: list[str] = []
+    record = Reading.record
+
+    def counted(self: Reading, task: str) -> Any:
+        found.append(task)
+        return record(self, task)
+
+    monkeypatch.setattr(Reading, "record", counted)
+    return found
+
+
+def test_deciding_costs_nothing_that_grows_with_the_number_of_tasks(looked: list[str]) -> None:
+    """A command about one of 20,000 tasks looks at a few of them, and walks no list."""
     q = Ledger(check=False, capacity=Capacity(10**6), retry=Retry(max_attempts=None))
     q(EnqueueAll([Enqueue(name) for name in names(20_000)]))
+    looked.clear()
+    q.do(Start("w"), Enqueue("more"), Cancel("t500"), Tick(), Close())
+    assert 0 < len(looked) < 20
 
-    class Counting(State):
-        asked = 0
 
-        def record(self, task: str) -> Any:
-            type(self).asked += 1
-            return super().record(task)
+@pytest.mark.xfail(reason="completing looks at all that a BLOCKED dependent names", strict=True)
+def test_completing_costs_nothing_that_grows_with_what_a_dependent_names(looked: list[str]) -> None:
+    """What a BLOCKED task waits for besides is no matter: a task that ran never blocked it."""
+    q = Ledger(check=False).tasks(r="").kill("r")
+    above = names(1000)
+    q(EnqueueAll([*map(Enqueue, above), Enqueue("x", None, [*above, "r"])]))
+    q.start()
+    q.start()
+    q(Complete(q.lease("t1")))
+    looked.clear()
+    q(Complete(q.lease("t0")))
+    assert 0 < len(looked) < 20
 
-    state = q.state
-    counting = Counting(*(getattr(state, field.name) for field in State.__attrs_attrs__))
-    for asked in (Start("w"), Enqueue("more"), Cancel("t500"), Tick(), Close()):
-        decide(counting, asked, NOON)
-    assert Counting.asked < 20
+
+@pytest.mark.xfail(reason="the pool is searched from its front", strict=True)
+def test_finding_a_worker_costs_nothing_that_grows_with_the_pool() -> None:
+    """One of 1,000 workers is compared with a few others at most."""
+
+    class Worker:
+        compared = 0
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __hash__(self) -> int:
+            return self.number
+
+        def __eq__(self, other: object) -> bool:
+            Worker.compared += 1
+            return isinstance(other, Worker) and self.number == other.number
+
+    q = Ledger(check=False, pool=[Worker(i) for i in range(1000)]).tasks(a="")
+    Worker.compared = 0
+    q(Start(Worker(999)))
+    assert Worker.compared < 20

@@ -295,7 +295,7 @@ def test_a_time_that_falls_is_damage(queue: Path) -> None:
 
 
 def test_a_history_written_anew_is_found_by_its_head(queue: Path) -> None:
-    """A lawful lie with every hash put right: nothing in the log tells, a head kept elsewhere does."""
+    """A lawful lie with every hash put right: only a head that was kept elsewhere tells."""
     head = head_of(queue)
     rewrite(queue, change("HTTP 503", "HTTP 404"), number_of(queue, "HTTP 503"))
     assert verify(queue).code == 0
@@ -329,7 +329,7 @@ def test_a_file_that_cannot_be_read_could_not_be_checked(queue: Path) -> None:
 ILLEGAL: list[tuple[str, str, str]] = [
     ('"do":"start"', '"worker":"w1","lease_for"', '"worker":"w2","lease_for"'),
     ('"do":"release"', '"lease":', '"lease":9'),
-    ('"do":"close"', '"do":"close"', '"do":"knock"'),
+    ('"do":"tick"', '"do":"tick"', '"do":"knock"'),
     ('"do":"tick"', '"do":"tick"', '"do":"start"'),
     ('"type":"died"', ',{"type":"died","task":"fetch"}', ""),
     ('"type":"died"', '"type":"died"', '"type":"parked"'),

@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -47,19 +48,18 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            answer = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # before click, which would end with a code of its own
             _drop_output()
             ctx.exit(NOBODY_READS)
-        return answer
 
 
 def _drop_output() -> None:
     """Nobody reads any more: what is still in the buffer goes nowhere, without a word."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 @click.group(
@@ -112,11 +112,21 @@ def _show_usage(error: click.ClickException, *, as_json: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code."""
-    given = list(sys.argv[1:] if args is None else args)
-    as_json = "--json" in given
+    code = _run(list(sys.argv[1:] if args is None else args))
     try:
-        code = eventq.main(given, prog_name="eventq", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        code = code or NOBODY_READS
+    return code
+
+
+def _run(args: list[str]) -> int:
+    as_json = "--json" in args
+    try:
+        code = eventq.main(args, prog_name="eventq", standalone_mode=False)
     except click.Abort:
+        _drop_output()
         return INTERRUPTED
     except click.ClickException as error:
         _show_usage(error, as_json=as_json)

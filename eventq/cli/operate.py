@@ -97,7 +97,7 @@ def redrive(
 @click.command(
     epilog=examples(
         'eventq cancel parse --queue nightly --why "not needed any more"',
-        'eventq cancel parse fetch --queue nightly --why "not needed any more" --by alice',
+        'eventq cancel report fetch --queue nightly --why "not needed" --by alice',
     )
 )
 @task_argument("tasks", many=True, among=UNFINISHED)

@@ -132,8 +132,11 @@ def near(state: State, task: str) -> list[str]:
 
 
 def unknown(state: State, task: str, asked: str) -> UnknownTask:
-    """The error for an id that the queue does not know, with those that may have been meant."""
+    """The error for an id that the queue does not know: who waits for it, what may be meant."""
     error = UnknownTask(task, asked)
+    if waiting := state.needed_by(task):
+        more = f" and {len(waiting) - 1:,} more" if len(waiting) > 1 else ""
+        error.add_note(f"nobody has enqueued it, and {waiting[0]!r}{more} waits for it")
     if names := near(state, task):
         error.add_note(f"did you mean {' or '.join(map(repr, names))}?")
     return error

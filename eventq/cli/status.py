@@ -139,6 +139,7 @@ def _show_by_hand(screen: Screen, now: Standing) -> None:
     rows = list(_by_hand(now))
     if not rows:
         return
+    waiting = now.missing.values()
     screen.line()
     screen.line("only a person can move:", style="bold")
     columns = Column("TASK", gives=True), Column("HOLDS UP", gives=True), Column("WHY", gives=True)
@@ -146,7 +147,8 @@ def _show_by_hand(screen: Screen, now: Standing) -> None:
     if len(rows) > MOST:
         screen.line(f"and {len(rows) - MOST:,} more: {typed('dlq')}")
     screen.line()
-    screen.line("next: " + typed("why", rows[0][0]))
+    stuck = rows[0][0] if now.dead or now.parked or now.cancelled else next(iter(waiting))[0]
+    screen.line("next: " + typed("why", stuck))
 
 
 @click.command(

@@ -65,7 +65,7 @@ def policy_words(policy: Policy) -> str:
 
 
 def _json(text: bytes | None) -> str:
-    return "" if text is None else text.decode()
+    return "" if text is None else text.decode(errors="backslashreplace")
 
 
 def _enqueued(event: Enqueued) -> str:

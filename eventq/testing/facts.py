@@ -19,6 +19,7 @@ from eventq.core.lifecycle import Status
 from eventq.core.policy import Policy
 
 __all__ = [
+    "DUE_AT_MOST",
     "UNFINISHED",
     "WAITING",
     "Facts",

@@ -331,9 +331,11 @@ class Model(Noted):
 
     def _cancel(self, command: Cancel) -> dict[str, Any] | None:
         name = command.task
-        self._check_status(name, "cancel", UNFINISHED)
         if command.lease is not None and self.holder(command.lease) != name:
             raise StaleLease(command.lease, "cancel")
+        if name in self._tasks and self.status(name) is S.CANCELLED:
+            return self.task(name)
+        self._check_status(name, "cancel", UNFINISHED)
         error = command.error
         self._end(Cancelled(name, error), name, S.CANCELLED, error=error, ended=self.at)
         return self.task(name)

@@ -6,9 +6,10 @@
     python -m tests.bench --json          one JSON object, for a program to read
 
 Each figure is the median of several turns, and the cases that are compared take turns within one
-run, so that their ratios mean more than the figures. Python's collector of cycles is off while
-anything is measured, unless `--collector` is given. Peers that are not installed are skipped, with
-a line that says so.
+run, so that their ratios mean more than the figures. What waits for no disk is measured by the
+time that the process was busy, so that other work on the machine counts little. Python's collector
+of cycles is off while anything is measured, unless `--collector` is given. Peers that are not
+installed are skipped, with a line that says so.
 """
 
 from __future__ import annotations

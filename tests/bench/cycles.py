@@ -8,7 +8,6 @@ long waiting chains above them, below them, or on both sides.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
@@ -17,14 +16,14 @@ from eventq.core.commands import Enqueue, Open
 from eventq.core.decide import decide
 from eventq.core.state import State
 
-from .measure import Scale, turns
+from .measure import Scale, busy, turns
 from .table import Table
 
 __all__ = ["tables"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LIMIT = 3.0
-LATE = 20
+LATE = 10
 """How many tasks arrive late."""
 
 Asks = list[tuple[str, tuple[str, ...]]]
@@ -60,20 +59,20 @@ def _asks(n: int, order: str) -> Asks:
 def _enqueued(asks: Asks) -> float:
     """Microseconds a task, through a WorkQueue in memory."""
     queue = WorkQueue.in_memory(history=False)
-    begin = time.perf_counter()
+    begin = busy()
     for name, after in asks:
         queue.enqueue(name, after=after)
-    return (time.perf_counter() - begin) / len(asks) * 1e6
+    return (busy() - begin) / len(asks) * 1e6
 
 
 def _decided(asks: Asks) -> float:
     """Microseconds a task, through `decide` alone, from commands that were made before."""
     commands = [Enqueue(name, None, after) for name, after in asks]
     state = _empty()
-    begin = time.perf_counter()
+    begin = busy()
     for command in commands:
         _, state = decide(state, command, NOW)
-    return (time.perf_counter() - begin) / len(asks) * 1e6
+    return (busy() - begin) / len(asks) * 1e6
 
 
 def _empty() -> State:
@@ -197,7 +196,7 @@ def _late(scale: Scale) -> Table:
             before, late = _shape(shape, length)
             commands = [Enqueue(name, None, after) for name, after in late]
             cases[shape] = _arrival(_built(before), commands)
-        found[length] = turns(cases, scale, 3)
+        found[length] = turns(cases, scale, 2)
     base = SHAPES[0]
     for shape in SHAPES:
         costs = [found[length].median(shape) for length in lengths]
@@ -208,9 +207,9 @@ def _late(scale: Scale) -> Table:
 def _arrival(before: State, late: list[Enqueue]) -> Callable[[], float]:
     def cost() -> float:
         state = before
-        begin = time.perf_counter()
+        begin = busy()
         for command in late:
             _, state = decide(state, command, NOW)
-        return (time.perf_counter() - begin) / len(late) * 1e6
+        return (busy() - begin) / len(late) * 1e6
 
     return cost

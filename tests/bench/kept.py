@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from eventq.storage.codec import decode, read
 from eventq.storage.segments import Cursor
 
 from . import logs
-from .measure import Scale, scratch, turns
+from .measure import Scale, busy, scratch, turns
 from .table import Table
 
 __all__ = ["tables"]
@@ -36,9 +35,9 @@ def tables(scale: Scale) -> Iterator[Table]:
 
 
 def _replayed(path: Path, keep: Callable[[State], None] | None) -> float:
-    begin = time.perf_counter()
+    begin = busy()
     replay(State(), Cursor(path / "log").forward(), keep=keep, every=EVERY)
-    return time.perf_counter() - begin
+    return busy() - begin
 
 
 def _keeping(scale: Scale, paths: dict[str, Path]) -> Table:
@@ -89,9 +88,9 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _spent(act: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
+    begin = busy()
     act()
-    return time.perf_counter() - begin
+    return busy() - begin
 
 
 def _only_read(path: Path) -> None:

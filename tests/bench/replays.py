@@ -11,7 +11,6 @@ import gc
 import os
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 from eventq import WorkQueue
 
 from . import logs
-from .measure import Scale, scratch, turns
+from .measure import Scale, busy, scratch, turns
 from .table import Table
 
 __all__ = ["tables"]
@@ -44,9 +43,9 @@ def _read(path: Path, repeat: int) -> Callable[[], float]:
     def cost() -> float:
         spent = 0.0
         for _ in range(repeat):
-            begin = time.perf_counter()
+            begin = busy()
             queue = _opened(path)
-            spent += time.perf_counter() - begin
+            spent += busy() - begin
             queue.shut()
             del queue
             gc.collect()
@@ -73,7 +72,8 @@ def _speed(scale: Scale, folder: Path) -> Table:
     table = Table(
         "A log read from its file by WorkQueue.open: read, hashes, decode, fold",
         ["shape", "tasks", "events", "MB", "seconds", "events/s", "us/event", "times the least"],
-        "read_only; the collector " + ("on" if scale.collector else "off"),
+        "read_only, from the cache of the file system; seconds busy; the collector "
+        + ("on" if scale.collector else "off"),
     )
     least: dict[str, float] = {}
     for shape, tasks in cases:
