@@ -17,6 +17,8 @@ from eventq import Entry, State, Status, WorkQueue
 from eventq.cli.processes import process, processes
 
 FLOWS = Path(__file__).parent.parent / "fixtures" / "flows"
+TRUE = {"argv": ["true"]}
+FALSE = {"argv": ["false"], "attempts": 1}
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 STARTED: list[subprocess.Popen[str]] = []
@@ -63,6 +65,11 @@ def toml(path: Path, **tasks: dict[str, Any]) -> Path:
         lines += [f"{field} = {_toml(value)}" for field, value in fields.items()]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def write(folder: Path, **tasks: dict[str, Any]) -> Path:
+    """Write the one flow of a test."""
+    return toml(folder / "flow.toml", **tasks)
 
 
 def _toml(value: Any) -> str:

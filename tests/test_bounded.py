@@ -344,6 +344,46 @@ def test_threads_that_end_for_one_worker_end_once() -> None:
         assert sorted(map(repr, ends)) == sorted(["None", "None", repr(turn)])
 
 
+@pytest.mark.parametrize("by", ["complete", "drop", "retry", "retry and start", "forget"])
+@pytest.mark.parametrize("late", ["complete", "retry", "drop"])
+def test_who_comes_second_is_told_that_the_worker_is_idle(
+    by: str, late: str, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When another ends the hand-out between the look and the word: nothing is ended twice."""
+    queue = make(5)
+    queue.enqueue("a")
+    queue.enqueue("b")
+    queue.start("w")
+    look = queue._held
+
+    def overtaken(name: Any) -> Any:
+        lease = look(name)
+        monkeypatch.undo()
+        if by.startswith("retry"):
+            queue.fail("w")
+        elif by == "drop":
+            queue.fail("w", retry=False)
+        else:
+            queue.complete("w")
+        if by == "forget":
+            queue.start("other")
+        if by == "retry and start":
+            for other in ("other", "another"):
+                queue.start(other)
+        then.append(queue.snapshot())
+        return lease
+
+    then: list[Any] = []
+    monkeypatch.setattr(queue, "_held", overtaken)
+    ends = {
+        "complete": queue.complete,
+        "retry": queue.fail,
+        "drop": lambda worker: queue.fail(worker, retry=False),
+    }
+    assert ends[late]("w") is None
+    assert [queue.snapshot()] == then
+
+
 # On a path.
 
 

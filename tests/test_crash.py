@@ -285,8 +285,8 @@ def test_a_line_that_was_read_is_never_taken_back(
 class Interrupt:
     """Raises KeyboardInterrupt before the n-th line that is carried out inside eventq.
 
-    Not where a `with` block is entered or left: there a real one never comes before the lock is
-    let go of, but the tracer does.
+    Not where a block is entered or left: there a real one never comes before the lock is let go
+    of, but the tracer does.
     """
 
     def __init__(self, after: int) -> None:
@@ -296,7 +296,8 @@ class Interrupt:
         code = frame.f_code
         if "/eventq/" not in code.co_filename or code.co_name in ("__enter__", "__exit__"):
             return None
-        if what == "line" and "with " not in linecache.getline(code.co_filename, frame.f_lineno):
+        line = linecache.getline(code.co_filename, frame.f_lineno)
+        if what == "line" and "with " not in line and "try:" not in line:
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt

@@ -394,6 +394,61 @@ def test_threads_that_submit_one_id_submit_it_once() -> None:
         assert sorted(answers) == [False, False, False, True]
 
 
+@pytest.mark.parametrize("by", ["complete", "fail"])
+@pytest.mark.parametrize("late", ["complete", "fail"])
+def test_who_comes_second_is_told_that_the_task_is_not_running(
+    by: str, late: str, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When another ends it between the look and the word: nothing is ended twice."""
+    queue = make(2)
+    queue.submit("a")
+    queue.next_ready()
+    look = queue._lease
+
+    def overtaken(task: str) -> Any:
+        lease = look(task)
+        monkeypatch.undo()
+        getattr(queue, by)(task)
+        return lease
+
+    monkeypatch.setattr(queue, "_lease", overtaken)
+    assert getattr(queue, late)("a") is (False if late == "complete" else None)
+    assert queue.status("a") == ("SUCCEEDED" if by == "complete" else "READY")
+
+
+def test_two_handles_on_a_path_agree(tmp_path: Path) -> None:
+    """Each sees what the other did, and what it did first counts."""
+    with WorkQueue(1, tmp_path / "q") as one, WorkQueue(1, tmp_path / "q") as other:
+        assert one.submit("a")
+        assert other.submit("a") is False
+        assert other.next_ready() == "a"
+        assert one.fail("a", "boom") == "DEAD"
+        assert other.fail("a", "late") is None
+        assert other.redrive("a")
+        assert one.redrive("a") is False
+        assert one.status("a") == other.status("a") == "READY"
+
+
+@pytest.mark.parametrize("ask", ["submit", "redrive"])
+def test_who_comes_second_on_a_path_changes_nothing(
+    ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may be faster between the look and the word."""
+    with WorkQueue(1, tmp_path / "q") as one, WorkQueue(1, tmp_path / "q") as other:
+        if ask == "redrive":
+            one.submit("a")
+            kill(one, "a")
+        act = one._queue.enqueue if ask == "submit" else one._queue.redrive
+
+        def overtaken(*args: Any, **named: Any) -> Any:
+            assert other.submit("a", ["b"]) if ask == "submit" else other.redrive("a")
+            return act(*args, **named)
+
+        monkeypatch.setattr(one._queue, act.__name__, overtaken)
+        assert (one.submit("a", ["c"]) if ask == "submit" else one.redrive("a")) is False
+        assert one.status("a") == ("PENDING" if ask == "submit" else "READY")
+
+
 def test_a_path_keeps_everything(tmp_path: Path) -> None:
     """Who opens it again finds each task where it stood, running ones too."""
     with WorkQueue(2, tmp_path / "q") as queue:

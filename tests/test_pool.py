@@ -301,6 +301,27 @@ def test_threads_that_complete_for_one_worker_complete_once() -> None:
     assert pool.done == list(range(60))
 
 
+def test_who_comes_second_is_told_that_the_worker_is_idle(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When another completes between the look and the word: no job is done twice."""
+    pool = make(1, 5)
+    pool.submit("a")
+    pool.claim(0)
+    look = pool._held
+
+    def overtaken(name: Any) -> Any:
+        lease = look(name)
+        monkeypatch.undo()
+        assert pool.complete(0) == "a"
+        return lease
+
+    monkeypatch.setattr(pool, "_held", overtaken)
+    with pytest.raises(ValueError, match="worker 0 is idle"):
+        pool.complete(0)
+    assert pool.done == ["a"]
+
+
 # On a path.
 
 

@@ -35,7 +35,8 @@ class JsonWalk(Walk):
         command = super().command()
         if isinstance(command, EnqueueAll):
             return EnqueueAll(map(self._as_json, command.tasks))
-        return self._as_json(command)
+        asked: Command = self._as_json(command)
+        return asked
 
     def _as_json(self, command: Any) -> Any:
         for field in ("payload", "result"):
