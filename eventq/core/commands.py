@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Hashable, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -19,16 +20,20 @@ from eventq.core.events import (
     Completed,
     Enqueued,
     Entry,
+    Event,
     Failed,
     Kind,
     Opened,
+    Reconfigured,
     TaskEvent,
 )
-from eventq.core.policy import Policy, at_least
+from eventq.core.policy import A_MOMENT, Policy, at_least, length, seconds
+from eventq.core.select import Select
 
 __all__ = [
     "COMMANDS",
     "NAME_LIMIT",
+    "OF_THE_QUEUE",
     "Cancel",
     "Close",
     "Command",
@@ -38,10 +43,16 @@ __all__ = [
     "EnqueueAll",
     "Fail",
     "Open",
+    "Pause",
+    "Reconfigure",
     "Redrive",
+    "RedriveAll",
     "Release",
+    "Renew",
     "Reopen",
+    "Resolve",
     "Restore",
+    "Resume",
     "Start",
     "Tick",
     "check_name",
@@ -136,7 +147,38 @@ def _kind(instance: object, attribute: Any, value: object) -> None:
         raise BadValue(f"kind must be 'retryable' or 'permanent', not {value!r}")
 
 
+def _optional_name(instance: object, attribute: Any, value: object) -> None:
+    if value is not None:
+        check_name(f"a {attribute.name}", value)
+
+
+def _utc(value: object) -> object:
+    """The same moment, told in UTC, as the log does."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value
+
+
+def _optional_time(instance: object, attribute: Any, value: object) -> None:
+    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
+        raise BadValue(f"{attribute.name} must be a datetime with its time zone, not {value!r}")
+
+
+def _select(instance: object, attribute: Any, value: Any) -> None:
+    if not isinstance(value, Select):
+        raise BadValue(f"select must be a Select, not {value!r}")
+
+
+def _policy(instance: object, attribute: Any, value: Any) -> None:
+    if not isinstance(value, Policy):
+        raise BadValue(f"policy must be a Policy, not {value!r}")
+
+
 _lease = at_least(1)
+
+
+def _lease_for() -> Any:
+    return field(default=None, converter=seconds, validator=length(A_MOMENT, optional=True))
 
 
 @frozen
@@ -159,7 +201,7 @@ class Command:
         return cls()
 
 
-def _find(entry: Entry, *kinds: type[TaskEvent]) -> Any:
+def _find(entry: Entry, *kinds: type[Event]) -> Any:
     """The event that holds what the caller gave: the first of these kinds."""
     return next(event for event in entry.events if isinstance(event, kinds))
 
@@ -198,7 +240,8 @@ def _max_attempts(instance: object, attribute: Any, value: object) -> None:
 class Enqueue(Command):
     """A new task. Without an id the queue makes one; `after` are the ids that it needs.
 
-    `max_attempts`: the queue's own unless given; None is unlimited.
+    With a `key`, one of its tasks is out at a time. `max_attempts`: the queue's own unless given;
+    None is unlimited. Before `not_before` it is not handed out.
     """
 
     do = "enqueue"
@@ -207,7 +250,12 @@ class Enqueue(Command):
     after: tuple[str, ...] = field(
         default=(), converter=_dependencies, validator=_check_dependencies
     )
+    key: str | None = field(default=None, kw_only=True, validator=_optional_name)
     max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True, validator=_max_attempts)
+
+    not_before: datetime | None = field(
+        default=None, kw_only=True, converter=_utc, validator=_optional_time
+    )
 
     @classmethod
     def of(cls, event: Enqueued) -> Enqueue:
@@ -217,7 +265,9 @@ class Enqueue(Command):
             None if made else event.task,
             event.payload,
             event.after,
+            key=event.key,
             max_attempts=event.max_attempts,
+            not_before=event.not_before,
         )
 
     @classmethod
@@ -252,15 +302,19 @@ class EnqueueAll(Command):
 
 @frozen
 class Start(Command):
-    """Hand out the first task in the line, to this worker or to nobody named."""
+    """Hand out the first task in the line, to this worker or to nobody named.
+
+    The lease runs for `lease_for`; None: for as long as the queue has it.
+    """
 
     do = "start"
     asks = ("worker", "lease_for")
     worker: Hashable = field(default=None, validator=_worker)
+    lease_for: timedelta | None = _lease_for()
 
     @classmethod
     def again(cls, entry: Entry) -> Start:
-        return cls(entry.ask["worker"])
+        return cls(entry.ask["worker"], entry.ask["lease_for"])
 
 
 @frozen
@@ -286,27 +340,52 @@ class CompleteAndStart(Command):
     lease: int = field(validator=_lease)
     result: Any = None
     worker: Hashable = field(default=None, validator=_worker)
+    lease_for: timedelta | None = _lease_for()
 
     @classmethod
     def again(cls, entry: Entry) -> CompleteAndStart:
         result = _find(entry, Completed).result
-        return cls(entry.ask["lease"], result, entry.ask["worker"])
+        return cls(entry.ask["lease"], result, entry.ask["worker"], entry.ask["lease_for"])
 
 
 @frozen
 class Fail(Command):
-    """The work of this lease failed; `permanent` goes straight to the dead letters."""
+    """The work of this lease failed; `permanent` goes straight to the dead letters.
+
+    Before `retry_after` has passed it is not tried again; None: as the queue backs off.
+    """
 
     do = "fail"
     asks = ("lease", "retry_after")
     lease: int = field(validator=_lease)
     error: str = field(default="", converter=storable, validator=_text)
     kind: Kind = field(default="retryable", validator=_kind)
+    retry_after: timedelta | None = field(
+        default=None, converter=seconds, validator=length(timedelta(0), optional=True)
+    )
 
     @classmethod
     def again(cls, entry: Entry) -> Fail:
         failed = _find(entry, Failed)
-        return cls(entry.ask["lease"], failed.error, failed.kind)
+        return cls(entry.ask["lease"], failed.error, failed.kind, entry.ask["retry_after"])
+
+
+@frozen
+class Renew(Command):
+    """Let this lease run on for `lease_for` from now (None: for as long as the queue has it).
+
+    The later of both expiries holds; it is written only where it moves the expiry by more than
+    half of that length, so that a heartbeat does not cost a sync each time.
+    """
+
+    do = "renew"
+    asks = ("lease", "lease_for")
+    lease: int = field(validator=_lease)
+    lease_for: timedelta | None = _lease_for()
+
+    @classmethod
+    def again(cls, entry: Entry) -> Renew:
+        return cls(entry.ask["lease"], entry.ask["lease_for"])
 
 
 @frozen
@@ -343,6 +422,20 @@ class Redrive(Command):
 
 
 @frozen
+class RedriveAll(Command):
+    """Give fresh attempts to all DEAD tasks that are selected, in the order of their death."""
+
+    do = "redrive_all"
+    asks = ("select",)
+    operator = True
+    select: Select = field(validator=_select)
+
+    @classmethod
+    def again(cls, entry: Entry) -> RedriveAll:
+        return cls(entry.ask["select"])
+
+
+@frozen
 class Cancel(Command):
     """Take an unfinished task out of the work, by an operator or by the worker that holds it."""
 
@@ -373,6 +466,19 @@ class Restore(Command):
 
 
 @frozen
+class Resolve(Command):
+    """A person did a DEAD, PARKED or CANCELLED task by hand."""
+
+    do = "resolve"
+    operator = True
+    task: str = field(validator=_named("a task's id"))
+
+    @classmethod
+    def again(cls, entry: Entry) -> Resolve:
+        return cls(_task_of(entry))
+
+
+@frozen
 class Close(Command):
     """Admit no new tasks; what was admitted drains."""
 
@@ -386,6 +492,35 @@ class Reopen(Command):
 
     do = "reopen"
     operator = True
+
+
+@frozen
+class Pause(Command):
+    """Hand nothing out; what is due goes on."""
+
+    do = "pause"
+    operator = True
+
+
+@frozen
+class Resume(Command):
+    """Hand out again."""
+
+    do = "resume"
+    operator = True
+
+
+@frozen
+class Reconfigure(Command):
+    """Agree on another policy, from now on."""
+
+    do = "reconfigure"
+    operator = True
+    policy: Policy = field(validator=_policy)
+
+    @classmethod
+    def again(cls, entry: Entry) -> Reconfigure:
+        return cls(_find(entry, Reconfigured).policy)
 
 
 @frozen
@@ -403,12 +538,18 @@ COMMANDS: tuple[type[Command], ...] = (
     Complete,
     CompleteAndStart,
     Fail,
+    Renew,
     Release,
     Redrive,
+    RedriveAll,
     Cancel,
     Restore,
+    Resolve,
     Close,
     Reopen,
+    Pause,
+    Resume,
+    Reconfigure,
     Tick,
 )
 

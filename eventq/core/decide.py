@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from eventq.core.backoff import delay, later
 from eventq.core.commands import (
     OF_THE_QUEUE,
     Cancel,
@@ -25,10 +26,16 @@ from eventq.core.commands import (
     EnqueueAll,
     Fail,
     Open,
+    Pause,
+    Reconfigure,
     Redrive,
+    RedriveAll,
     Release,
+    Renew,
     Reopen,
+    Resolve,
     Restore,
+    Resume,
     Start,
     Tick,
 )
@@ -49,20 +56,27 @@ from eventq.core.events import (
     Cancelled,
     Closed,
     Completed,
+    Delayed,
     Died,
     Enqueued,
     Event,
+    Expired,
     Failed,
     Forgotten,
     Json,
     Kind,
     Opened,
     Parked,
+    Paused,
     Readied,
+    Reconfigured,
     Redriven,
     Released,
+    Renewed,
     Reopened,
+    Resolved,
     Restored,
+    Resumed,
     Started,
     TaskEvent,
     Unblocked,
@@ -71,6 +85,7 @@ from eventq.core.evolve import begin, tell
 from eventq.core.graph import blocks, find_cycle, root_above, wanted
 from eventq.core.lifecycle import LEADS, Status, sources
 from eventq.core.record import Record
+from eventq.core.select import selected
 from eventq.core.state import Draft, Questions, State
 
 __all__ = ["DUE_LIMIT", "decide"]
@@ -165,7 +180,7 @@ def _admit(t: _Telling, tasks: list[tuple[str, Enqueue]]) -> None:
         if cycle := find_cycle(t.now, name, task.after):
             raise CycleError(cycle)
         limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
-        t.tell(Enqueued(name, task.payload, task.after, None, limit, None))
+        t.tell(Enqueued(name, task.payload, task.after, task.key, limit, task.not_before))
         _settle(t, name)
     if no_room is not None:
         raise no_room
@@ -177,6 +192,8 @@ def _differs(known: Enqueued | Enqueue, task: Enqueue) -> str | None:
         return "another payload"
     if known.after != task.after and set(known.after) != set(task.after):
         return "other dependencies"
+    if known.key != task.key:
+        return f"the key {known.key!r}"
     return None
 
 
@@ -207,10 +224,20 @@ def _settle(t: _Telling, name: str) -> None:
     record = t.now.record(name)
     assert record is not None
     if not record.needs:
-        t.tell(Readied(name))
+        _ready(t, record)
     elif (root := root_above(t.now, record.task.after)) is not None:
         t.tell(Blocked(name, root))
         _block_below(t, name, root)
+
+
+def _ready(t: _Telling, record: Record) -> None:
+    """All that the task needs has succeeded: to the line, once `not_before` has come."""
+    _line_up(t, record.task.task, record.task.not_before)
+
+
+def _line_up(t: _Telling, name: str, until: datetime | None) -> None:
+    """To the back of the line, now or when this time has come; a wait that is over is none."""
+    t.tell(Readied(name) if until is None or until <= t.at else Delayed(name, until))
 
 
 # What follows downstream: breadth-first, nearest first, in the order of enqueueing.
@@ -249,7 +276,7 @@ def _free_below(t: _Telling, freed: Iterable[str]) -> None:
             elif below.status is not S.PENDING:
                 continue
             if not below.needs:
-                t.tell(Readied(name))
+                _ready(t, below)
 
 
 # Handing out, and what becomes of it.
@@ -262,24 +289,38 @@ def _known_worker(state: Questions, worker: Hashable) -> None:
 
 
 def _due(t: _Telling) -> None:
-    """Carry out what is due, the earliest first, as much as fits into one entry."""
-    for record in list(islice(t.now.surplus(), DUE_LIMIT)):
+    """Carry out what is due, the earliest first, as much as fits into one entry: leases that ran
+    out and delays that ended, then what retention lets go."""
+    left = DUE_LIMIT
+    while left and (record := t.now.first_due(t.at)) is not None:
+        left -= 1
+        if record.status is S.RUNNING:
+            t.tell(Expired(record.task.task, record.attempt))
+            _after_failure(t, record, "retryable", None)
+        else:
+            t.tell(Readied(record.task.task))
+    for record in list(islice(t.now.surplus(t.at), left)):
         t.tell(Forgotten(record.task.task))
 
 
-def _hand_out(t: _Telling, worker: Hashable) -> None:
+def _hand_out(t: _Telling, worker: Hashable, lease_for: timedelta | None) -> None:
     if worker is not None and (held := t.now.held_by(worker)) is not None:
         assert held.lease is not None
         raise WorkerBusy(worker, held.task.task, held.lease)
     first = t.now.first()
-    if first is not None:
-        t.tell(Started(first.task.task, first.attempt + 1, worker))
+    if first is not None and t.now.dispatch == "running":
+        t.tell(Started(first.task.task, first.attempt + 1, worker, _expiry(t, lease_for)))
+
+
+def _expiry(t: _Telling, lease_for: timedelta | None) -> datetime | None:
+    length = lease_for or t.now.policy.lease_for
+    return None if length is None else later(t.at, length)
 
 
 def _start(t: _Telling, command: Start) -> None:
     _known_worker(t.now, command.worker)
     _due(t)
-    _hand_out(t, command.worker)
+    _hand_out(t, command.worker, command.lease_for)
 
 
 def _leased(state: Questions, lease: int, asked: str) -> Record:
@@ -299,20 +340,28 @@ def _complete_and_start(t: _Telling, command: CompleteAndStart) -> None:
     _known_worker(t.now, command.worker)
     _complete(t, command)
     _due(t)
-    _hand_out(t, command.worker)
+    _hand_out(t, command.worker, command.lease_for)
 
 
 def _fail(t: _Telling, command: Fail) -> None:
-    _failure(t, _leased(t.now, command.lease, "fail"), command.error, command.kind)
+    record = _leased(t.now, command.lease, "fail")
+    t.tell(Failed(record.task.task, record.attempt, command.error, command.kind))
+    _after_failure(t, record, command.kind, command.retry_after)
 
 
-def _failure(t: _Telling, record: Record, error: str, kind: Kind) -> None:
-    """A hand-out failed: to the back of the line, or to the dead letters, or parked."""
+def _after_failure(t: _Telling, record: Record, kind: Kind, retry_after: timedelta | None) -> None:
+    """A hand-out failed: back to the line, now or later, or to the dead letters, or parked."""
     name = record.task.task
-    t.tell(Failed(name, record.attempt, error, kind))
     limit = record.task.max_attempts
     if kind == "retryable" and (limit is None or record.attempt < limit):
-        t.tell(Readied(name))
+        if retry_after is None:
+            backoff = t.now.policy.retry.backoff
+            retry_after = (
+                timedelta()
+                if backoff is None
+                else delay(backoff, t.now.queue, name, record.redrives, record.attempt)
+            )
+        _line_up(t, name, later(t.at, retry_after))
         return
     redrives = t.now.policy.retry.max_redrives
     parks = redrives is not None and record.redrives >= redrives
@@ -320,11 +369,23 @@ def _failure(t: _Telling, record: Record, error: str, kind: Kind) -> None:
     _block_below(t, name, name)
 
 
+def _renew(t: _Telling, command: Renew) -> None:
+    record = _leased(t.now, command.lease, "renew")
+    length = command.lease_for or t.now.policy.lease_for
+    if length is None or record.expires is None:
+        return  # a lease without an end has nothing to renew
+    expires = later(t.at, length)
+    if expires - record.expires > length / 2:
+        t.tell(Renewed(record.task.task, expires))
+
+
 def _release(t: _Telling, command: Release) -> None:
     record = _leased(t.now, command.lease, "release")
     releases, limit = record.releases + 1, t.now.policy.retry.max_releases
     if limit is not None and releases > limit:
-        _failure(t, record, f"released {releases} times", "retryable")
+        name = record.task.task
+        t.tell(Failed(name, record.attempt, f"released {releases} times", "retryable"))
+        _after_failure(t, record, "retryable", None)
     else:
         t.tell(Released(record.task.task))
 
@@ -345,9 +406,20 @@ def _standing(state: Questions, name: str, asked: str, event: type[TaskEvent]) -
 def _redrive(t: _Telling, command: Redrive) -> None:
     name = command.task
     _standing(t.now, name, "redrive", Redriven)
-    t.tell(Redriven(name))
-    t.tell(Readied(name))  # it has run, so all that it needs has succeeded
+    _redriven(t, name)
     _free_below(t, [name])
+
+
+def _redriven(t: _Telling, name: str) -> None:
+    t.tell(Redriven(name))
+    t.tell(Readied(name))  # it has run, so all that it needs has succeeded, and its time has come
+
+
+def _redrive_all(t: _Telling, command: RedriveAll) -> None:
+    names = selected(t.now, command.select)
+    for name in names:
+        _redriven(t, name)
+    _free_below(t, names)
 
 
 def _cancel(t: _Telling, command: Cancel) -> None:
@@ -368,6 +440,13 @@ def _restore(t: _Telling, command: Restore) -> None:
         _free_below(t, [name])
 
 
+def _resolve(t: _Telling, command: Resolve) -> None:
+    name = command.task
+    _standing(t.now, name, "resolve", Resolved)
+    t.tell(Resolved(name))
+    _free_below(t, [name])
+
+
 def _close(t: _Telling, command: Close) -> None:
     if t.now.admission == "open":
         t.tell(Closed())
@@ -376,6 +455,21 @@ def _close(t: _Telling, command: Close) -> None:
 def _reopen(t: _Telling, command: Reopen) -> None:
     if t.now.admission == "closed":
         t.tell(Reopened())
+
+
+def _pause(t: _Telling, command: Pause) -> None:
+    if t.now.dispatch == "running":
+        t.tell(Paused())
+
+
+def _resume(t: _Telling, command: Resume) -> None:
+    if t.now.dispatch == "paused":
+        t.tell(Resumed())
+
+
+def _reconfigure(t: _Telling, command: Reconfigure) -> None:
+    if t.now.policy != command.policy:
+        t.tell(Reconfigured(command.policy))
 
 
 def _tick(t: _Telling, command: Tick) -> None:
@@ -390,11 +484,17 @@ _RULES: dict[type[Command], Callable[[_Telling, Any], None]] = {
     Complete: _complete,
     CompleteAndStart: _complete_and_start,
     Fail: _fail,
+    Renew: _renew,
     Release: _release,
     Redrive: _redrive,
+    RedriveAll: _redrive_all,
     Cancel: _cancel,
     Restore: _restore,
+    Resolve: _resolve,
     Close: _close,
     Reopen: _reopen,
+    Pause: _pause,
+    Resume: _resume,
+    Reconfigure: _reconfigure,
     Tick: _tick,
 }

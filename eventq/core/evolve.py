@@ -40,7 +40,7 @@ from eventq.core.events import (
 )
 from eventq.core.lifecycle import LEADS, QUEUE, Status
 from eventq.core.record import Record
-from eventq.core.state import Draft, State
+from eventq.core.state import Draft, State, place_front
 
 __all__ = ["Folded", "begin", "evolve", "replay", "take_for", "tell"]
 
@@ -139,6 +139,8 @@ def tell(draft: Draft, event: Event) -> None:
         draft.records[name] = record
     does(draft, event, record)
     record.status = target
+    if record.task.key is not None:
+        place_front(draft, record.task.key)
 
 
 def _tell_queue(draft: Draft, event: Any) -> None:
@@ -201,12 +203,52 @@ def _wake(draft: Draft, record: Record) -> None:
         draft.sleeping.remove((dependency, record.born, record.task.task))
 
 
+def _enter_line(draft: Draft, record: Record) -> None:
+    """The task is READY, at the place that it has. With a key, it is up to `place_front` whether
+    it is in the line."""
+    task = record.task
+    if task.key is None:
+        draft.in_line.add((record.mark, task.task))
+    else:
+        draft.by_key.add((task.key, record.mark, task.task))
+
+
+def _leave_line(draft: Draft, record: Record) -> None:
+    task = record.task
+    if task.key is None:
+        draft.in_line.remove((record.mark, task.task))
+    else:
+        draft.by_key.remove((task.key, record.mark, task.task))
+
+
+def _free_key(draft: Draft, record: Record) -> None:
+    """The task holds its key no more, if it did."""
+    key = record.task.key
+    if key is not None and draft.holders.get(key) == record.task.task:
+        del draft.holders[key]
+
+
+def _set_timer(draft: Draft, record: Record, when: datetime | None) -> None:
+    """The task is due at this time, by the event of this position."""
+    if when is not None:
+        record.timer = draft.position
+        draft.due.add((when, record.timer, record.task.task))
+
+
+def _stop_timer(draft: Draft, record: Record) -> None:
+    when = record.until or record.expires
+    if when is not None:
+        draft.due.remove((when, record.timer, record.task.task))
+        record.until = record.expires = None
+        record.timer = 0
+
+
 def _leave_list(draft: Draft, record: Record) -> None:
     """Take the task out of the list where it stands, if it stands in one."""
     item = (record.mark, record.task.task)
     status = record.status
     if status is READY:
-        draft.in_line.remove(item)
+        _leave_line(draft, record)
     elif status is DEAD or status is BLOCKED:
         draft.in_letters.remove(item)
     elif status is PARKED:
@@ -220,7 +262,9 @@ def _end_lease(draft: Draft, record: Record) -> None:
         del draft.leases[record.lease]
         if record.worker is not None:
             del draft.busy[record.worker]
-        record.lease = record.worker = record.expires = None
+        record.lease = record.worker = None
+        if record.expires is not None:
+            _stop_timer(draft, record)
 
 
 def _finish(draft: Draft, record: Record) -> None:
@@ -246,22 +290,25 @@ def _succeed(draft: Draft, record: Record) -> None:
 
 
 def _afresh(record: Record) -> None:
+    record.since = None
     record.attempt = record.releases = 0
     record.error = None
 
 
 def _readied(draft: Draft, event: Readied, record: Record) -> None:
-    record.until = None
+    if record.until is not None:
+        _stop_timer(draft, record)
     record.mark = draft.position
-    draft.in_line.add((record.mark, event.task))
+    _enter_line(draft, record)
 
 
 def _delayed(draft: Draft, event: Delayed, record: Record) -> None:
     record.until = event.until
+    _set_timer(draft, record, event.until)
 
 
 def _started(draft: Draft, event: Started, record: Record) -> None:
-    draft.in_line.remove((record.mark, event.task))
+    _leave_line(draft, record)
     record.attempt += 1
     record.lease = draft.seq
     record.worker = event.worker
@@ -269,17 +316,23 @@ def _started(draft: Draft, event: Started, record: Record) -> None:
     draft.leases[draft.seq] = event.task
     if event.worker is not None:
         draft.busy[event.worker] = draft.seq
+    if event.expires is not None:
+        _set_timer(draft, record, event.expires)
+    if record.task.key is not None:
+        draft.holders[record.task.key] = event.task
 
 
 def _renewed(draft: Draft, event: Renewed, record: Record) -> None:
+    _stop_timer(draft, record)
     record.expires = event.expires
+    _set_timer(draft, record, event.expires)
 
 
 def _released(draft: Draft, event: Released, record: Record) -> None:
     _end_lease(draft, record)
     record.attempt -= 1
     record.releases += 1
-    draft.in_line.add((record.mark, event.task))
+    _enter_line(draft, record)
 
 
 def _completed(draft: Draft, event: Completed, record: Record) -> None:
@@ -287,6 +340,7 @@ def _completed(draft: Draft, event: Completed, record: Record) -> None:
     if record.task.after:
         _unbind(draft, record)
     record.result = event.result
+    _free_key(draft, record)
     _succeed(draft, record)
 
 
@@ -304,16 +358,19 @@ def _expired(draft: Draft, event: Expired, record: Record) -> None:
 
 def _died(draft: Draft, event: Died | Blocked, record: Record) -> None:
     record.mark = draft.position
+    record.since = draft.at
     draft.in_letters.add((record.mark, event.task))
 
 
 def _parked(draft: Draft, event: Parked, record: Record) -> None:
     record.mark = draft.position
+    record.since = draft.at
     draft.in_parking.add((record.mark, event.task))
 
 
 def _unblocked(draft: Draft, event: Unblocked, record: Record) -> None:
     _leave_list(draft, record)
+    record.since = None
 
 
 def _redriven(draft: Draft, event: Redriven, record: Record) -> None:
@@ -336,6 +393,8 @@ def _resolved(draft: Draft, event: Resolved, record: Record) -> None:
         _wake(draft, record)
     else:
         _unbind(draft, record)
+    record.since = None
+    _free_key(draft, record)
     _succeed(draft, record)
 
 
@@ -344,8 +403,11 @@ def _cancelled(draft: Draft, event: Cancelled, record: Record) -> None:
     _end_lease(draft, record)
     _unbind(draft, record)
     _sleep(draft, record)
-    record.until = None
+    if record.until is not None:
+        _stop_timer(draft, record)
+    record.since = None
     record.error = event.error
+    _free_key(draft, record)
     _finish(draft, record)
 
 

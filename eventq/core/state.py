@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
+from heapq import merge
 from typing import Any, Protocol
 
 from attrs import define, field, frozen
@@ -18,7 +19,7 @@ from eventq.core.persistent import Map, Sorted
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Lease, Record, Task, plain
 
-__all__ = ["Draft", "Questions", "Reading", "State"]
+__all__ = ["Draft", "Questions", "Reading", "State", "place_front"]
 
 S = Status
 
@@ -31,8 +32,16 @@ class Questions(Protocol):
         """What was agreed."""
 
     @property
+    def queue(self) -> str:
+        """The id of the queue."""
+
+    @property
     def admission(self) -> str:
         """Whether new tasks are admitted: absent, open or closed."""
+
+    @property
+    def dispatch(self) -> str:
+        """Whether tasks are handed out: running or paused."""
 
     def record(self, task: str) -> Record | None:
         """This task, or None when nobody has enqueued it (or it was forgotten)."""
@@ -55,8 +64,17 @@ class Questions(Protocol):
     def held_by(self, worker: Hashable) -> Record | None:
         """The task that this worker holds."""
 
-    def surplus(self) -> Iterator[Record]:
+    def first_due(self, at: datetime) -> Record | None:
+        """The task whose lease runs out or whose delay ends first, if not after this time."""
+
+    def holder(self, key: str) -> Record | None:
+        """The task that holds this key."""
+
+    def surplus(self, at: datetime) -> Iterator[Record]:
         """The finished tasks that nothing unfinished names, beyond what is kept; oldest first."""
+
+    def dead(self) -> list[Record]:
+        """The DEAD tasks, in the order of their death."""
 
 
 class Reading:
@@ -79,6 +97,11 @@ class Reading:
     busy: Map[Hashable, int]
     edges: Sorted[tuple[str, int, str]]
     sleeping: Sorted[tuple[str, int, str]]
+    due: Sorted[tuple[datetime, int, str]]
+    holders: Map[str, str]
+    by_key: Sorted[tuple[str, int, str]]
+    fronts: Map[str, tuple[bool, int, str]]
+    behind_dead: Sorted[tuple[int, str]]
 
     # The questions of `decide`.
 
@@ -101,6 +124,10 @@ class Reading:
 
     def first(self) -> Record | None:
         first = self.in_line.first()
+        if self.policy.keys.on_death == "open":
+            other = self.behind_dead.first()
+            if other is not None and (first is None or other < first):
+                first = other
         return None if first is None else self.records.get(first[1])
 
     def count(self, *statuses: Status) -> int:
@@ -114,20 +141,34 @@ class Reading:
         lease = self.busy.get(worker)
         return None if lease is None else self.leased(lease)
 
-    def surplus(self) -> Iterator[Record]:
-        kept = self.policy.retention
-        over = 0 if kept is None else len(self.in_finished) - kept.count
-        return self._listed(self.in_finished, over)
+    def first_due(self, at: datetime) -> Record | None:
+        first = self.due.first()
+        return None if first is None or first[0] > at else self.records.get(first[2])
 
-    def _listed(self, marks: Sorted[tuple[int, str]], most: int | None = None) -> Iterator[Record]:
-        if most is not None and most <= 0:
+    def holder(self, key: str) -> Record | None:
+        task = self.holders.get(key)
+        return None if task is None else self.records.get(task)
+
+    def surplus(self, at: datetime) -> Iterator[Record]:
+        kept = self.policy.retention
+        if kept is None:
             return
-        for number, (_, task) in enumerate(marks, 1):
+        over = 0 if kept.count is None else len(self.in_finished) - kept.count
+        for record in self._listed(self.in_finished):
+            assert record.ended is not None
+            if over <= 0 and (kept.age is None or record.ended + kept.age > at):
+                return
+            over -= 1
+            yield record
+
+    def dead(self) -> list[Record]:
+        return [r for r in self._listed(self.in_letters) if r.status is S.DEAD]
+
+    def _listed(self, marks: Sorted[tuple[int, str]]) -> Iterator[Record]:
+        for _, task in marks:
             record = self.records.get(task)
             assert record is not None
             yield record
-            if number == most:
-                return
 
     # What people ask.
 
@@ -152,8 +193,11 @@ class Reading:
         return sorted(self.records.values(), key=lambda record: record.born)
 
     def line(self) -> Iterator[Task]:
-        """The READY tasks, by place."""
-        return map(Task.of, self._listed(self.in_line))
+        """The READY tasks, by place, those that wait for their key included."""
+        waiting = sorted((place, task) for _, place, task in self.by_key)
+        fronts = {(place, task) for _, place, task in self.fronts.values()}
+        free = (item for item in self.in_line if item not in fronts)
+        return (Task.of(self.records.get(task)) for _, task in merge(free, waiting))  # type: ignore[arg-type]
 
     def running(self) -> list[Lease]:
         """The current leases, oldest first."""
@@ -234,6 +278,33 @@ class Reading:
         return None if root is None else f"blocked by {root}"
 
 
+def place_front(state: Reading, key: str) -> None:
+    """Put the READY task of this key that can go next, and it alone, into the line.
+
+    While the key is held, that is its holder; else the first by place. Where the holder is DEAD
+    or PARKED, the first stands aside, for the policy to say whether it can go.
+    """
+    holder = state.holder(key)
+    dead = holder is not None and holder.status in (S.DEAD, S.PARKED)
+    front: tuple[int, str] | None = None
+    if holder is None or dead:
+        first = next(state.by_key.since((key,)), None)
+        if first is not None and first[0] == key:
+            front = first[1:]
+    elif holder.status is S.READY:
+        front = (holder.mark, holder.task.task)
+    there = state.fronts.get(key)
+    here = None if front is None else (dead, *front)
+    if there == here:
+        return
+    if there is not None:
+        (state.behind_dead if there[0] else state.in_line).remove(there[1:])
+        del state.fronts[key]
+    if here is not None:
+        (state.behind_dead if dead else state.in_line).add(here[1:])
+        state.fronts[key] = here
+
+
 @frozen
 class State(Reading):
     """A whole queue as it stood after entry `seq`. `State()` is that of an empty log.
@@ -264,6 +335,17 @@ class State(Reading):
     """(dependency, born, dependent) of every unfinished dependent."""
     sleeping: Sorted[tuple[str, int, str]] = field(factory=Sorted, repr=False, eq=False)
     """The same of every CANCELLED one: it waits for nothing, but may be restored."""
+    due: Sorted[tuple[datetime, int, str]] = field(factory=Sorted, repr=False, eq=False)
+    """When leases expire and delays end."""
+    holders: Map[str, str] = field(factory=Map, repr=False, eq=False)
+    """The task that holds each key."""
+    by_key: Sorted[tuple[str, int, str]] = field(factory=Sorted, repr=False, eq=False)
+    """(key, place, task) of every READY task with a key."""
+    fronts: Map[str, tuple[bool, int, str]] = field(factory=Map, repr=False, eq=False)
+    """Of each key, the READY task that can go next, and whether only a dead holder is in its way;
+    of the tasks of that key, it alone stands in the line (or behind the dead)."""
+    behind_dead: Sorted[tuple[int, str]] = field(factory=Sorted, repr=False, eq=False)
+    """Those of keys whose holder is DEAD or PARKED: whether they can go is up to the policy."""
 
     @classmethod
     def rebuilt(cls, records: Iterable[Record], **rest: Any) -> State:
@@ -281,8 +363,12 @@ class State(Reading):
                 ended.append(record)
             else:
                 named.update(record.task.after)
-            if (marks := lists.get(status)) is not None:
+            if status is S.READY and record.task.key is not None:
+                state.by_key.add((record.task.key, record.mark, name))
+            elif (marks := lists.get(status)) is not None:
                 marks.add((record.mark, name))
+            if (when := record.until or record.expires) is not None:
+                state.due.add((when, record.timer, name))
             if record.lease is not None:
                 state.leases[record.lease] = name
                 if record.worker is not None:
@@ -294,6 +380,8 @@ class State(Reading):
         for record in ended:
             if record.task.task not in named:
                 state.in_finished.add((record.mark, record.task.task))
+        for key in {key for key, _, _ in state.by_key}:
+            place_front(state, key)
         return state
 
     def __eq__(self, other: object) -> bool:
@@ -347,6 +435,11 @@ class Draft(Reading):
     busy: Map[Hashable, int]
     edges: Sorted[tuple[str, int, str]]
     sleeping: Sorted[tuple[str, int, str]]
+    due: Sorted[tuple[datetime, int, str]]
+    holders: Map[str, str]
+    by_key: Sorted[tuple[str, int, str]]
+    fronts: Map[str, tuple[bool, int, str]]
+    behind_dead: Sorted[tuple[int, str]]
 
     flat: bool
     """Whether its maps are plain dicts, its records all its own and changed in place, and tasks
@@ -381,6 +474,11 @@ class Draft(Reading):
             fork(state.busy),
             state.edges.fork(),
             state.sleeping.fork(),
+            state.due.fork(),
+            fork(state.holders),
+            state.by_key.fork(),
+            fork(state.fronts),
+            state.behind_dead.fork(),
             flat,
         )
 
@@ -411,4 +509,9 @@ class Draft(Reading):
             whole(self.busy),
             self.edges,
             self.sleeping,
+            self.due,
+            whole(self.holders),
+            self.by_key,
+            whole(self.fronts),
+            self.behind_dead,
         )
