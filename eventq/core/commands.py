@@ -193,7 +193,11 @@ class Command:
 
     def ask(self) -> dict[str, Any]:
         """The arguments that the log keeps because no event holds them."""
-        return {name: getattr(self, name, None) for name in self.asks}
+        return {name: getattr(self, name) for name in self.asks}
+
+    def refused(self, refusal: str) -> dict[str, Any]:
+        """What the log keeps of a command that was refused: the refusal and every argument."""
+        return {"refused": refusal, "command": self}
 
     @classmethod
     def again(cls, entry: Entry) -> Command:
@@ -558,5 +562,6 @@ _BY_NAME = {kind.do: kind for kind in COMMANDS}
 
 def command(entry: Entry) -> Command:
     """The command that this entry answered: `decide(state before it, command(entry))` gives its
-    events again."""
-    return _BY_NAME[entry.do].again(entry)
+    events again, or the refusal that it records."""
+    refused = entry.ask.get("command")
+    return refused if isinstance(refused, Command) else _BY_NAME[entry.do].again(entry)
