@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from attrs import evolve as with_changes
 from attrs import fields
@@ -30,21 +30,28 @@ from eventq.core.commands import (
     EnqueueAll,
     Fail,
     Open,
+    Pause,
+    Reconfigure,
     Redrive,
+    RedriveAll,
     Release,
+    Renew,
     Reopen,
+    Resolve,
     Restore,
+    Resume,
     Start,
     Tick,
     check_name,
     storable,
 )
 from eventq.core.decide import decide
-from eventq.core.errors import BadValue
-from eventq.core.events import Enqueued, Entry, Event, Kind, Started, TaskEvent
-from eventq.core.evolve import replay
-from eventq.core.policy import Capacity, Policy, Retention, Retry
+from eventq.core.errors import BadValue, Refusal
+from eventq.core.events import Enqueued, Entry, Event, Kind, Redriven, Started, TaskEvent
+from eventq.core.evolve import evolve, replay
+from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry, seconds
 from eventq.core.record import DeadLetter, Lease, Task
+from eventq.core.select import Select
 from eventq.core.state import State
 from eventq.storage.errors import NotAQueue, ReadOnly
 from eventq.storage.log import SEGMENT_BYTES, Log
@@ -107,6 +114,9 @@ class WorkQueue:
         pool: Iterable[str] | None = NOT_TOLD,
         retry: Retry = NOT_TOLD,
         retention: Retention | None = NOT_TOLD,
+        lease_for: timedelta | float | None = NOT_TOLD,
+        keys: Keys = NOT_TOLD,
+        record: bool = NOT_TOLD,
         by: str | None = None,
         read_only: bool = False,
         clock: Callable[[], datetime] = _utc_now,
@@ -121,7 +131,15 @@ class WorkQueue:
         `snapshots` whether snapshots are taken unasked. Raises NotAQueue, LogDamaged, LogNewer,
         LinesLost, OSError.
         """
-        told = _policy(capacity=capacity, pool=pool, retry=retry, retention=retention)
+        told = _policy(
+            capacity=capacity,
+            pool=pool,
+            retry=retry,
+            retention=retention,
+            lease_for=lease_for,
+            keys=keys,
+            record=record,
+        )
         for worker in told.get("pool") or ():
             check_name("the name of a worker", worker)
         if by is not None:
@@ -152,6 +170,9 @@ class WorkQueue:
         pool: Iterable[Hashable] | None = None,
         retry: Retry = NOT_TOLD,
         retention: Retention | None = None,
+        lease_for: timedelta | float | None = None,
+        keys: Keys = NOT_TOLD,
+        record: bool = False,
         by: str | None = None,
         clock: Callable[[], datetime] = _utc_now,
         history: bool = True,
@@ -162,7 +183,15 @@ class WorkQueue:
         objects; workers are any hashable values. `history=False` keeps no entries, so that
         memory does not grow with what is finished; `entries` and `at` then have no answer.
         """
-        told = _policy(capacity=capacity, pool=pool, retry=retry, retention=retention)
+        told = _policy(
+            capacity=capacity,
+            pool=pool,
+            retry=retry,
+            retention=retention,
+            lease_for=lease_for,
+            keys=keys,
+            record=record,
+        )
         queue = cls(MemoryLog(history=history), State(), by=by, clock=clock, snapshots=False)
         queue._begin(told)
         return queue
@@ -226,19 +255,34 @@ class WorkQueue:
         with log:
             self._catch_up()
             at = self._now()
-            events, state = decide(self._state, command, at)
+            by = by or self._by or _asker(command, self._state)
+            try:
+                events, state = decide(self._state, command, at)
+            except Refusal as refusal:
+                if self._state.policy.record:
+                    whole = _spelled_out(command, self._state.policy)
+                    self._keep(Entry(0, at, command.do, (), whole.refused(refusal.name), by, why))
+                raise
             if events:
-                by = by or self._by or _asker(command, self._state)
-                log.append(
-                    Entry(state.seq, at, command.do, events, command.ask(), by, storable(why))
-                )
-                self._state = state
-                self._read_at = time.monotonic()
+                entry = Entry(state.seq, at, command.do, events, command.ask(), by, storable(why))
+                self._keep(entry, state)
+            elif self._state.policy.record and isinstance(command, Start):
+                state = self._keep(Entry(0, at, command.do, (), command.ask(), by))
             place = self._snapshot_due()
         log.sync(state.seq)
         if place is not None and isinstance(log, Log):
             log.snapshot(state, place)
         return state, events
+
+    def _keep(self, entry: Entry, state: State | None = None) -> State:
+        """Write an entry, then keep the state after it."""
+        if state is None:
+            entry = with_changes(entry, seq=self._state.seq + 1)
+            state = evolve(self._state, entry)
+        self._log.append(entry)
+        self._state = state
+        self._read_at = time.monotonic()
+        return state
 
     def _snapshot_due(self) -> Cursor | None:
         """Where the log stands, if enough of it has passed since the last snapshot.
@@ -261,16 +305,23 @@ class WorkQueue:
         payload: Any = None,
         *,
         after: Iterable[str] = (),
+        key: str | None = None,
         max_attempts: int | None = OF_THE_QUEUE,
+        not_before: datetime | None = None,
         by: str | None = None,
     ) -> Task:
         """Add a task; `after` are the ids that it needs. Without an id the queue makes one.
+
+        Of the tasks with one `key`, one at a time is out. Before `not_before` (a datetime with
+        its zone) it is not handed out. `max_attempts` None is unlimited.
 
         The same id with the same content again changes nothing and is answered with the task as
         it stands. Raises BadValue, OtherContent, QueueClosed, CycleError, QueueFull.
         """
         payload = self._log.payload("the payload", payload)
-        command = Enqueue(id, payload, after, max_attempts=max_attempts)
+        command = Enqueue(
+            id, payload, after, key=key, max_attempts=max_attempts, not_before=not_before
+        )
         state, _ = self._ask(command, by)
         return _task(state, command.id or f"#{state.seq}")
 
@@ -288,13 +339,31 @@ class WorkQueue:
         payload = self._log.payload(f"the payload of {task.id or 'the task'}", task.payload)
         return task if payload is task.payload else with_changes(task, payload=payload)
 
-    def start(self, worker: Hashable = None, *, by: str | None = None) -> Lease | None:
+    def start(
+        self,
+        worker: Hashable = None,
+        *,
+        lease_for: timedelta | float | None = None,
+        wait: timedelta | float | None = None,
+        by: str | None = None,
+    ) -> Lease | None:
         """Hand out the first task in the line, to this worker or to nobody named.
 
-        None when there is nothing to hand out. Raises UnknownWorker, WorkerBusy.
+        The lease runs for `lease_for` (a timedelta or seconds), else for as long as the queue
+        has it. None when there is nothing to hand out; with `wait`, only after waiting for it so
+        long, or as soon as the queue is closed and nothing can come any more. Raises
+        UnknownWorker, WorkerBusy.
         """
-        state, events = self._ask(Start(self._worker(worker)), by)
-        return _lease(state, events)
+        command = Start(self._worker(worker), seconds(lease_for))
+        state, events = self._ask(command, by)
+        lease = _lease(state, events)
+        if lease is None and wait is not None:
+            return self._wait(command, wait, by)
+        return lease
+
+    def _wait(self, command: Start, wait: timedelta | float, by: str | None) -> Lease | None:
+        """Ask again whenever the log has grown or something is due, until there is a lease."""
+        raise NotImplementedError
 
     def _worker(self, worker: Hashable) -> Hashable:
         if worker is not None and self._log.path is not None:
@@ -308,7 +377,12 @@ class WorkQueue:
         return _task_of(state, events)
 
     def complete_and_start(
-        self, lease: Lease | int, result: Any = None, *, by: str | None = None
+        self,
+        lease: Lease | int,
+        result: Any = None,
+        *,
+        lease_for: timedelta | float | None = None,
+        by: str | None = None,
     ) -> Lease | None:
         """Complete, then start for the same worker, in one entry; refused whole.
 
@@ -316,7 +390,9 @@ class WorkQueue:
         """
         held = lease if isinstance(lease, Lease) else self.state.leased(lease)
         worker = None if held is None else held.worker
-        command = CompleteAndStart(_id(lease), self._log.payload("the result", result), worker)
+        command = CompleteAndStart(
+            _id(lease), self._log.payload("the result", result), worker, seconds(lease_for)
+        )
         state, events = self._ask(command, by)
         return _lease(state, events)
 
@@ -326,14 +402,32 @@ class WorkQueue:
         error: str = "",
         *,
         kind: Kind = "retryable",
+        retry_after: timedelta | float | None = None,
         by: str | None = None,
     ) -> Task:
         """The work of this lease failed; `permanent` goes straight to the dead letters.
 
-        Raises StaleLease.
+        It is tried again when `retry_after` (a timedelta or seconds) has passed, else as the
+        queue backs off. Raises StaleLease.
         """
-        state, events = self._ask(Fail(_id(lease), error, kind), by)
+        state, events = self._ask(Fail(_id(lease), error, kind, seconds(retry_after)), by)
         return _task_of(state, events)
+
+    def renew(
+        self,
+        lease: Lease | int,
+        lease_for: timedelta | float | None = None,
+        *,
+        by: str | None = None,
+    ) -> Lease:
+        """Let this lease run on, for `lease_for` from now or as long as the queue has it.
+
+        Written only where it moves the expiry by more than half of that. Raises StaleLease.
+        """
+        state, _ = self._ask(Renew(_id(lease), seconds(lease_for)), by)
+        renewed = state.lease(_id(lease))
+        assert renewed is not None
+        return renewed
 
     def release(self, lease: Lease | int, *, by: str | None = None) -> Task:
         """Hand the task of this lease back unworked, at no attempt. Raises StaleLease."""
@@ -343,6 +437,22 @@ class WorkQueue:
     def redrive(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
         """Give a DEAD or PARKED task fresh attempts. Raises UnknownTask, WrongStatus."""
         state, _ = self._ask(Redrive(task), by, why)
+        return _task(state, task)
+
+    def redrive_all(
+        self, select: Select | None = None, *, why: str | None = None, by: str | None = None
+    ) -> list[Task]:
+        """Give fresh attempts to all DEAD tasks that are selected (all of them by default), in
+        the order of their death, in one entry; answers these tasks."""
+        state, events = self._ask(RedriveAll(Select() if select is None else select), by, why)
+        return [_task(state, event.task) for event in events if isinstance(event, Redriven)]
+
+    def resolve(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
+        """A person did a DEAD, PARKED or CANCELLED task by hand: it has SUCCEEDED.
+
+        Raises UnknownTask, WrongStatus.
+        """
+        state, _ = self._ask(Resolve(task), by, why)
         return _task(state, task)
 
     def cancel(
@@ -377,6 +487,23 @@ class WorkQueue:
     def reopen(self, *, why: str | None = None, by: str | None = None) -> None:
         """Admit new tasks again. Reopening twice is harmless."""
         self._ask(Reopen(), by, why)
+
+    def pause(self, *, why: str | None = None, by: str | None = None) -> None:
+        """Hand nothing out until `resume`; what is due goes on. Pausing twice is harmless."""
+        self._ask(Pause(), by, why)
+
+    def resume(self, *, why: str | None = None, by: str | None = None) -> None:
+        """Hand out again. Resuming twice is harmless."""
+        self._ask(Resume(), by, why)
+
+    def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
+        """Agree on another policy: the `parts` that are given change, as `open` takes them."""
+        try:
+            policy = with_changes(self.policy, **parts)
+        except TypeError as error:
+            raise BadValue(f"a policy has no such part: {error}") from None
+        state, _ = self._ask(Reconfigure(policy), by, why)
+        return state.policy
 
     def tick(self, *, by: str | None = None) -> None:
         """Carry out what is due, and nothing else."""
@@ -457,6 +584,15 @@ class WorkQueue:
         last = self.state.at
         behind = timedelta() if last is None else last - self._clock()
         return max(behind, timedelta())
+
+
+def _spelled_out(command: Command, policy: Policy) -> Command:
+    """The command with what it leaves to the queue told, as a recorded refusal has to."""
+    if isinstance(command, EnqueueAll):
+        return EnqueueAll(cast(Enqueue, _spelled_out(task, policy)) for task in command.tasks)
+    if isinstance(command, Enqueue) and command.max_attempts is OF_THE_QUEUE:
+        return with_changes(command, max_attempts=policy.retry.max_attempts)
+    return command
 
 
 def _policy(**parts: Any) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _to_float(value: object) -> object:
     return float(value) if type(value) is int else value
 
 
-def seconds(value: object) -> object:
+def seconds(value: object) -> Any:
     """A converter: whole or broken seconds as a timedelta; anything else as it is."""
     if type(value) is int or (type(value) is float and isfinite(value)):
         try:

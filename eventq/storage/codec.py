@@ -370,9 +370,7 @@ def read(line: bytes) -> Folded:
 def decode(line: bytes) -> Entry:
     """The whole entry of a line whose hash was checked. Raises as `read` does."""
     e = _parsed(line)
-    return Entry(
-        e.seq, e.at, e.do, tuple(map(_event, e.events)), _ask(e.do, e.ask), e.by, e.why
-    )
+    return Entry(e.seq, e.at, e.do, tuple(map(_event, e.events)), _ask(e.do, e.ask), e.by, e.why)
 
 
 _ASK_TYPES: dict[str, Any] = {
