@@ -49,6 +49,7 @@ from eventq.core.decide import decide
 from eventq.core.errors import BadValue, Refusal
 from eventq.core.events import Enqueued, Entry, Event, Kind, Redriven, Started, TaskEvent
 from eventq.core.evolve import evolve, replay
+from eventq.core.lifecycle import Status
 from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry, seconds
 from eventq.core.record import DeadLetter, Lease, Task
 from eventq.core.select import Select
@@ -363,7 +364,20 @@ class WorkQueue:
 
     def _wait(self, command: Start, wait: timedelta | float, by: str | None) -> Lease | None:
         """Ask again whenever the log has grown or something is due, until there is a lease."""
-        raise NotImplementedError
+        until = time.monotonic() + seconds(wait).total_seconds()
+        with self._log.watch() as watch:
+            while True:
+                state = self.state
+                now = self._clock()
+                if _something_to_do(state, now):
+                    state, events = self._ask(command, by)
+                    if (lease := _lease(state, events)) is not None:
+                        return lease
+                left = until - time.monotonic()
+                if left <= 0 or not _something_to_come(state):
+                    return None
+                due = state.next_due()
+                watch.wait(left if due is None else min(left, max((due - now).total_seconds(), 0)))
 
     def _worker(self, worker: Hashable) -> Hashable:
         if worker is not None and self._log.path is not None:
@@ -584,6 +598,19 @@ class WorkQueue:
         last = self.state.at
         behind = timedelta() if last is None else last - self._clock()
         return max(behind, timedelta())
+
+
+def _something_to_do(state: State, now: datetime) -> bool:
+    """Whether a start could find anything, at this time."""
+    if state.first_due(now) is not None:
+        return True
+    return state.dispatch == "running" and state.first() is not None
+
+
+def _something_to_come(state: State) -> bool:
+    """Whether there may be something to hand out one day: the queue is open, or not drained."""
+    left = (Status.PENDING, Status.READY, Status.DELAYED, Status.RUNNING)
+    return state.admission == "open" or state.count(*left) > 0
 
 
 def _spelled_out(command: Command, policy: Policy) -> Command:

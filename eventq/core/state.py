@@ -199,6 +199,11 @@ class Reading:
         free = (item for item in self.in_line if item not in fronts)
         return (Task.of(self.records.get(task)) for _, task in merge(free, waiting))  # type: ignore[arg-type]
 
+    def next_due(self) -> datetime | None:
+        """When the first lease runs out or the first delay ends; None where none ever does."""
+        first = self.due.first()
+        return None if first is None else first[0]
+
     def running(self) -> list[Lease]:
         """The current leases, oldest first."""
         leases = [self.lease(lease) for lease in sorted(self.leases)]
