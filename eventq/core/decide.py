@@ -253,24 +253,35 @@ def _block_below(t: _Telling, name: str, root: str) -> None:
 
 
 def _free_below(t: _Telling, freed: Iterable[str]) -> None:
-    """These tasks block nothing any more: unblock what no other root keeps, and ready what can run.
+    """These tasks block nothing any more: unblock what no other root keeps, ready what can run.
 
-    Each BLOCKED task watches one dependency that blocks it, and moves on to the next when it is
-    visited and that one blocks no more: nothing begins to block meanwhile, so each edge is
-    looked at a constant number of times.
+    First it is found what is free: each BLOCKED task watches one dependency that blocks it, and
+    moves on to the next when it is visited and that one blocks no more, so that each edge is
+    looked at a constant number of times. Then it is told, nearest first.
     """
+    start = list(freed)
+    free = set(start)
     watched: dict[str, int] = {}
-    frontier = deque(freed)
+    frontier = deque(start)
+    while frontier:
+        for below in t.now.dependents(frontier.popleft()):
+            name, after = below.task.task, below.task.after
+            if below.status is not S.BLOCKED or name in free:
+                continue
+            watch = watched.get(name, 0)
+            while watch < len(after) and (
+                after[watch] in free or not blocks(t.now.record(after[watch]))
+            ):
+                watch += 1
+            watched[name] = watch
+            if watch == len(after):
+                free.add(name)
+                frontier.append(name)
+    frontier = deque(start)
     while frontier:
         for below in list(t.now.dependents(frontier.popleft())):
-            name, after = below.task.task, below.task.after
-            if below.status is S.BLOCKED:
-                watch = watched.get(name, 0)
-                while watch < len(after) and not blocks(t.now.record(after[watch])):
-                    watch += 1
-                watched[name] = watch
-                if watch < len(after):
-                    continue
+            name = below.task.task
+            if below.status is S.BLOCKED and name in free:
                 t.tell(Unblocked(name))
                 frontier.append(name)
             elif below.status is not S.PENDING:
@@ -424,9 +435,13 @@ def _redrive_all(t: _Telling, command: RedriveAll) -> None:
 
 def _cancel(t: _Telling, command: Cancel) -> None:
     name = command.task
-    record = _standing(t.now, name, "cancel", Cancelled)
-    if command.lease is not None and record.lease != command.lease:
+    record = t.now.record(name)
+    # A worker that names a lease is told one thing, whatever became of the task.
+    if command.lease is not None and (record is None or record.lease != command.lease):
         raise StaleLease(command.lease, f"cancel {name!r}")
+    if record is not None and record.status is S.CANCELLED:
+        return  # what was asked for holds already
+    _standing(t.now, name, "cancel", Cancelled)
     t.tell(Cancelled(name, command.error))
     _block_below(t, name, name)
 

@@ -30,8 +30,8 @@ class LogDamaged(EventqError, ValueError):
     def __init__(self, file: Path, line: int, byte: int, seq: int, what: str) -> None:
         super().__init__(
             f"{file}, line {line} (byte {byte}), where entry {seq} should stand: {what}. "
-            f"Nothing was changed. The {seq - 1} entries before it can be read with read_only; "
-            "bring back a good copy of this file to go on"
+            f"Nothing was changed. The {seq - 1} entries before it can be read with `eventq log` "
+            f"and `eventq at {seq - 1}`; bring back a good copy of this file to go on"
         )
         self.file = file
         self.line = line

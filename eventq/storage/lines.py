@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
+from eventq.core.commands import storable
 from eventq.storage.codec import VERSION, decode, hash_of
 from eventq.storage.segments import Cursor, find_segments, segment_path
 
-__all__ = ["Line", "last_seq", "lines"]
+__all__ = ["Line", "last_seq", "lines", "spelled"]
 
 _BEGIN = re.compile(rb'\{"v":%d,"seq":([1-9][0-9]*),' % VERSION)
 """How every line of this version begins."""
@@ -62,6 +65,11 @@ def last_seq(log: Path) -> int:
                     return seq
                 step *= 4
     return 0
+
+
+def spelled(text: str) -> bytes:
+    """How this text stands in a line, with its quotes: in this way alone."""
+    return msgspec.json.encode(storable(text))
 
 
 def _seq(line: bytes) -> int | None:

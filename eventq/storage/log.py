@@ -142,8 +142,7 @@ class Log:
     def state_at(self, seq: int) -> State:
         """The state after this entry."""
         begin, cursor = self._begin(seq)
-        entries = cursor.forward()
-        return self._fold(begin, itertools.takewhile(lambda entry: entry.seq <= seq, entries))
+        return self._fold(begin, itertools.islice(cursor.forward(), seq - begin.seq))
 
     def _fold(self, begin: State, entries: Iterator[Folded]) -> State:
         """Replay with the collector of cycles off: a fold makes none, and much that is kept."""
@@ -281,8 +280,11 @@ class Log:
             return False
         tail = _pread(self._segment, size - cursor.offset, cursor.offset)
         assert cursor.hash is not None
-        if fits(tail + b"\n", cursor.hash):
-            os.pwrite(self._segment, b"\n", size)
+        line = tail.rstrip(b"\0") + b"\n"
+        if fits(line, cursor.hash):
+            end = cursor.offset + len(line)
+            os.pwrite(self._segment, b"\n", end - 1)
+            os.ftruncate(self._segment, end)
             os.fdatasync(self._segment)
             return True
         torn = self.path / "torn"
@@ -357,7 +359,7 @@ class Log:
 
     def sync(self, seq: int) -> None:
         """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
-        if seq <= self._synced or self.read_only:
+        if seq <= self._synced:
             return
         self._sync_now(seq)
 

@@ -126,7 +126,13 @@ class Cursor:
                 yield from self.follow(lines, parse)
                 rest = lines.seek(0, 2) - self.offset
             if not self.next_segment(rest):
-                return
+                break
+        later = [first for first in find_segments(self.log) if first > self.first]
+        if later and not rest:
+            missing = segment_path(self.log, self.seq + 1).name
+            raise self.damaged(f"the segment {missing} is missing, and entry {later[0]} is there")
+        if later:
+            raise self.damaged("it is cut short, and yet a later segment follows")
 
     def next_segment(self, rest: int) -> bool:
         """Move on to the next segment, if it is there. `rest` is how many bytes were not read."""

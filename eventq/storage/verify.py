@@ -9,6 +9,7 @@ is trusted, and half a line at the end is not yet an entry.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from attrs import frozen
 
 from eventq.core.events import Entry
 from eventq.core.state import State
-from eventq.storage.codec import decode, encode, fits
+from eventq.storage.codec import GENESIS, decode, encode, fits, hash_of
 from eventq.storage.errors import LogDamaged, LogNewer
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, snapshot_path, snapshots
@@ -37,7 +38,7 @@ class Fault(StrEnum):
 
 @frozen
 class Problem:
-    """One thing that is wrong, at this entry; where a single line is meant, where it stands."""
+    """One thing that is wrong, at this entry; and where it stands, as far as that is known."""
 
     fault: Fault
     seq: int
@@ -50,110 +51,100 @@ class Problem:
 class _Read:
     """A line and its entry."""
 
-    __slots__ = ("entry", "line", "seq")
+    __slots__ = ("bytes", "entry", "seq")
 
     def __init__(self, line: bytes) -> None:
         self.entry = decode(line)
-        self.line = line
+        self.bytes = line
         self.seq = self.entry.seq
 
 
 class Verification:
-    """One reading of a whole log: iterate `entries()`, then `finish()`; the rest is what was found.
+    """One reading of a whole log: iterate `entries()`, then call `finish()`.
 
     What others append meanwhile is read as far as it is there when its turn comes.
     """
 
     def __init__(self, path: Path, head: tuple[int, str] | None = None) -> None:
-        """`head` is a seq and a hash that are known from elsewhere to have been in the log."""
+        """`head`: a seq and its hash, known from elsewhere to have been in the log."""
         self.log = path / "log"
         self.segments = find_segments(self.log)
-        self.snapshots = set(snapshots(path / "snapshots"))
-        self.intact = True
-        """Whether the chain holds to the end; when it does not, reading stopped there."""
-        self.faults: set[Fault] = set()
+        self.snapshots = frozenset(snapshots(path / "snapshots"))
+        self.size = sum(segment_path(self.log, first).stat().st_size for first in self.segments)
+        self.bytes_read = 0
+        self.head = 0, GENESIS
+        """The seq and the hash of the last line that was read."""
+        self.whole = True
+        """Whether the log was read to its end; where it is damaged, reading stops."""
         self.problems: list[Problem] = []
+        self.faults: set[Fault] = set()
         self.more = 0
         """How many problems there are beyond those that were kept."""
         self.notes: list[str] = []
-        self.bytes_read = 0
         self._folder = path / "snapshots"
-        self._head = head
+        self._given = head
         self._cursor = Cursor(self.log)
-        self._last = self._cursor.hash or b""
+        self._at: datetime | None = None
 
-    @property
-    def size(self) -> int:
-        """How many bytes there are to be read."""
-        return sum(segment_path(self.log, first).stat().st_size for first in self.segments)
-
-    @property
-    def head(self) -> tuple[int, str]:
-        """The seq and the hash of the last line that was read."""
-        return self._cursor.seq, (self._cursor.hash or b"").decode()
-
-    def entries(self) -> Iterator[Entry]:
-        """All entries, as far as the chain holds."""
-        try:
-            yield from self._entries()
-        except LogDamaged as error:
-            self.intact = False
-            self._wrong(
-                Fault.DAMAGED, error.seq, error.what, error.file, error.line, error.byte
-            )
-        except LogNewer as error:
-            self.intact = False
-            self._wrong(Fault.NOT_CHECKED, self._cursor.seq + 1, str(error))
-        except OSError as error:
-            self.intact = False
-            what = f"it cannot be read: {error.strerror}"
-            self._wrong(Fault.NOT_CHECKED, self._cursor.seq + 1, what, self._cursor.file)
-
-    def _wrong(
-        self,
-        fault: Fault,
-        seq: int,
-        what: str,
-        file: Path | None = None,
-        line: int | None = None,
-        byte: int | None = None,
-    ) -> None:
+    def _wrong(self, fault: Fault, seq: int, what: str, *where: Path | int) -> None:
         self.faults.add(fault)
         if len(self.problems) < MOST:
-            self.problems.append(Problem(fault, seq, what, file, line, byte))
+            self.problems.append(Problem(fault, seq, what, *where))  # type: ignore[arg-type]
         else:
             self.more += 1
 
+    def entries(self) -> Iterator[Entry]:
+        """All entries, as far as the chain holds."""
+        cursor = self._cursor
+        try:
+            yield from self._entries()
+        except LogDamaged as error:
+            self.whole = False
+            self._wrong(Fault.DAMAGED, error.seq, error.what, error.file, error.line, error.byte)
+        except LogNewer as error:
+            self.whole = False
+            self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error), cursor.file)
+        except OSError as error:
+            self.whole = False
+            self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error.strerror), cursor.file)
+
     def _entries(self) -> Iterator[Entry]:
         cursor = self._cursor
-        if self.segments and self.segments[0] != 1:
+        if not self.segments:
+            return
+        if self.segments[0] != 1:
             raise cursor.damaged(f"the log begins only with entry {self.segments[0]}")
-        more = bool(self.segments)
-        rest = 0
-        while more:
+        while True:
             yield from self._segment()
             rest = cursor.file.stat().st_size - cursor.offset
-            more = cursor.next_segment(rest)
-        if later := [first for first in self.segments if first > max(cursor.seq, cursor.first)]:
-            raise cursor.damaged(f"the next file of the log begins only with entry {later[0]}")
+            if not cursor.next_segment(rest):
+                break
+        for first in self.segments:
+            if first > max(cursor.seq, cursor.first):
+                raise cursor.damaged(f"the next file of the log begins only with entry {first}")
         if rest:
             self._note_tail(rest)
 
     def _segment(self) -> Iterator[Entry]:
         """The entries of one segment, each encoded again."""
         cursor = self._cursor
-        assert cursor.hash is not None
-        last, byte, at = cursor.hash.decode(), 0, None
+        byte = 0
         with cursor.file.open("rb", buffering=1 << 20) as file:
             for number, read in enumerate(cursor.follow(file, _Read), 1):
-                entry: Entry = read.entry
-                again, last = encode(entry, last, first=number == 1)
-                if again != read.line:
-                    what = "it is no spelling of eventq's: its entry, encoded again, is other bytes"
-                    self._wrong(Fault.DAMAGED, entry.seq, what, cursor.file, number, byte)
-                byte += len(read.line)
-                self.bytes_read += len(read.line)
-                self._witness(self._head, entry.seq, last)
+                entry, line = read.entry, read.bytes
+                where = cursor.file, number, byte
+                if encode(entry, self.head[1], first=number == 1)[0] != line:
+                    what = "encoded again, its entry gives other bytes: eventq did not write it"
+                    self._wrong(Fault.DAMAGED, entry.seq, what, *where)
+                if self._at is not None and entry.at < self._at:
+                    what = f"its time is before that of entry {entry.seq - 1}"
+                    self._wrong(Fault.DAMAGED, entry.seq, what, *where)
+                self._at = entry.at
+                self.head = entry.seq, (hash_of(line) or b"").decode()
+                self.bytes_read += len(line)
+                byte += len(line)
+                if self._given is not None and self._given[0] == entry.seq:
+                    self._bears_out("the head given", self._given)
                 yield entry
 
     def _note_tail(self, rest: int) -> None:
@@ -162,19 +153,49 @@ class Verification:
         with cursor.file.open("rb") as file:
             file.seek(cursor.offset)
             tail = file.read(rest)
-        assert cursor.hash is not None
         if b"\n" in tail:
-            return  # written while we were reading
-        what = f"half a line ({rest} bytes)"
-        if fits(tail + b"\n", cursor.hash):
-            what = "a line that lacks only its newline"
-        self.notes.append(f"{cursor.file} ends in {what}: not yet an entry, and no damage")
+            return  # others wrote while we were reading
+        what = f"in half a line ({rest} bytes)"
+        if fits(tail + b"\n", self.head[1].encode()):
+            what = "in a line that lacks only its newline"
+        self.notes.append(f"{cursor.file} ends {what}: not yet an entry, and no damage")
 
-    def snapshot(self, seq: int, hash: str, state: State | None) -> None:
-        """Compare the snapshot taken after this entry with the line and the state of the log."""
+    def _bears_out(self, who: str, witness: tuple[int, str]) -> bool:
+        """Whether the line that somebody knows is the one that stands at the head now."""
+        seq, hash = witness
+        if self.head[0] < seq:
+            lost = seq - self.head[0]
+            self._wrong(
+                Fault.NOT_COMPLETE,
+                seq,
+                f"{who} knows entry {seq}, but the log ends with entry {self.head[0]}: "
+                + ("1 entry is lost" if lost == 1 else f"{lost} entries are lost"),
+            )
+        elif self.head[1] != hash:
+            what = f"{who} knows another entry {seq}: this log tells another history"
+            self._wrong(Fault.NOT_COMPLETE, seq, what)
+        return self.head == witness
+
+    def check_snapshot(self, seq: int, state: State | None) -> None:
+        """Does the snapshot taken after this entry agree with the log read so far, and with the
+        state that folding it gives (None where that is not known)?"""
+        loaded = load(self._folder, seq, self.log)
+        file = snapshot_path(self._folder, seq)
+        if loaded is None:
+            self.notes.append(f"{file} does not fit its checksum or this eventq: it is not used")
+            return
+        snapshot, cursor = loaded
+        agrees = self._bears_out(f"the snapshot {file.name}", (seq, (cursor.hash or b"").decode()))
+        if agrees and state is not None and snapshot != state:
+            what = "its state is not the one that the log gives: move it away"
+            self._wrong(Fault.DAMAGED, seq, what, file)
 
     def finish(self) -> None:
-        """The log was read: is something missing at its end?"""
-
-
-_ = (load, snapshot_path)
+        """The log was read: is something missing behind its end?"""
+        if not self.whole:
+            return
+        if self._given is not None and self._given[0] > self.head[0]:
+            self._bears_out("the head given", self._given)
+        for seq in sorted(self.snapshots):
+            if seq > self.head[0]:
+                self.check_snapshot(seq, None)

@@ -1,0 +1,286 @@
+"""`eventq verify`, `head` and `snapshot`: is this history whole and lawful, and how to prove it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eventq import WorkQueue
+from eventq.cli.exits import Exit
+from eventq.cli.options import examples, json_option, log_of, queue_option
+from eventq.cli.show import Screen, emit
+from eventq.cli.wording import counted
+from eventq.queries.legal import Judge
+from eventq.storage.errors import NotAQueue
+from eventq.storage.verify import Fault, Verification
+
+__all__ = ["head", "snapshot", "verify"]
+
+SHOWN = 20
+"""How many problems of each kind are told, but in JSON."""
+
+LONG = 4 * 1024 * 1024
+"""How many bytes of log make it worth showing how far it was read."""
+
+CODES = {
+    Fault.NOT_CHECKED: Exit.NOT_CHECKED,
+    Fault.NOT_COMPLETE: Exit.NOT_COMPLETE,
+    Fault.DAMAGED: Exit.DAMAGED,
+}
+
+_HEAD = re.compile(r"([1-9][0-9]{0,17}):([0-9a-f]{64})")
+
+
+def _head(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> tuple[int, str] | None:
+    if value is None:
+        return None
+    found = _HEAD.fullmatch(value)
+    if found is None:
+        raise click.BadParameter("a head is SEQ:HASH with 64 hex digits, as `eventq head` tells it")
+    return int(found[1]), found[2]
+
+
+@contextmanager
+def _progress(read: Verification) -> Iterator[Any]:
+    """Something to call now and then. It shows how far a long log was read, on a terminal alone."""
+    if read.size < LONG or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("reading"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=read.size)
+        yield lambda: progress.update(bar, completed=read.bytes_read)
+
+
+def _read(read: Verification) -> Judge:
+    """Read the log to its end, and judge what it tells."""
+    judge = Judge()
+    with _progress(read) as show:
+        for entry in read.entries():
+            judge.judge(entry)
+            if entry.seq in read.snapshots:
+                read.check_snapshot(entry.seq, None if judge.stopped else judge.state)
+            if not entry.seq % 500:
+                show()
+        judge.end()
+        read.finish()
+    return judge
+
+
+@click.command(
+    epilog=examples(
+        "eventq verify --queue nightly",
+        "eventq head --queue nightly > kept-elsewhere",
+        'eventq verify --queue nightly --head "$(cat kept-elsewhere)"',
+    )
+)
+@click.option(
+    "--head",
+    "given",
+    metavar="SEQ:HASH",
+    callback=_head,
+    help="What `eventq head` told once: is that entry still there, the same?",
+)
+@queue_option
+@json_option
+def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
+    """Check that the log is intact, complete and lawful.
+
+    It is read whole from its first line, and nothing else is trusted. Intact: the hashes chain each
+    line to the first, each entry encoded again gives the same bytes, times never fall. Complete:
+    the entry of --head and those of all snapshots are there; without --head a log cut short between
+    two lines looks whole, and this says so. Legal: each event could happen, each command decided
+    again gives the same events, and what must always hold does.
+
+    Half a line at the end, as a crash leaves it, is not yet an entry, and no damage. The exit code
+    is 0, or the highest of 6 could not be checked, 7 not legal, 8 not complete, 9 damaged. It
+    changes nothing and needs no lock.
+
+    --json: one object with queue (its id), entries, segments, head, intact, complete (null:
+    not checked), legal, problems (fault, seq, what, file, line, byte), more (how many problems
+    were left out), notes and exit.
+    """
+    if not (queue / "log").is_dir():
+        raise NotAQueue(queue, "it has no folder `log`")
+    read = Verification(queue, given)
+    if not read.segments and not read.snapshots and given is None:
+        log_of(queue)
+    judge = _read(read)
+    code = max(
+        [Exit.FINE, *(CODES[fault] for fault in read.faults)]
+        + [Exit.NOT_LEGAL] * bool(judge.breaches)
+    )
+    if as_json:
+        emit(_facts(read, judge, code, given is not None))
+    else:
+        _show(Screen(), read, judge, given is not None)
+    click.get_current_context().exit(code)
+
+
+def _complete(read: Verification, given: bool) -> bool | None:
+    """Whether the log is complete, as far as anybody knows."""
+    if Fault.NOT_COMPLETE in read.faults:
+        return False
+    return True if given and read.whole else None
+
+
+def _facts(read: Verification, judge: Judge, code: Exit, given: bool) -> dict[str, Any]:
+    problems = [
+        {
+            "fault": one.fault,
+            "seq": one.seq,
+            "what": one.what,
+            "file": None if one.file is None else str(one.file),
+            "line": one.line,
+            "byte": one.byte,
+        }
+        for one in read.problems
+    ]
+    problems += [
+        {
+            "fault": one.rule,
+            "seq": one.seq,
+            "what": one.what,
+            "file": None,
+            "line": None,
+            "byte": None,
+        }
+        for one in judge.breaches
+    ]
+    return {
+        "queue": judge.state.queue,
+        "entries": read.head[0],
+        "segments": len(read.segments),
+        "head": f"{read.head[0]}:{read.head[1]}",
+        "intact": Fault.DAMAGED not in read.faults and read.whole,
+        "complete": _complete(read, given),
+        "legal": not judge.breaches,
+        "problems": problems,
+        "more": read.more + judge.more,
+        "notes": read.notes,
+        "exit": code,
+    }
+
+
+_COMPLETE = {
+    False: "NO",
+    True: "yes: the entry of the head given is there",
+    None: "not checked: give --head SEQ:HASH, as `eventq head` told it once",
+}
+
+
+def _show(screen: Screen, read: Verification, judge: Judge, given: bool) -> None:
+    entries = counted(read.head[0], "entry", "entries")
+    files = counted(len(read.segments), "file")
+    until = "" if read.whole else f" as far as it was read, to entry {read.head[0]}"
+    complete = _complete(read, given)
+    events = counted(judge.state.position, "event")
+    answers = {
+        "intact": "NO" if Fault.DAMAGED in read.faults else f"yes{until}: {entries} in {files}",
+        "complete": _COMPLETE[complete],
+        "legal": "NO" if judge.breaches else f"yes{until}: {events}, decided the same again",
+        "head": f"{read.head[0]}:{read.head[1]}",
+    }
+    for name, text in answers.items():
+        screen.line(f"{name:<10}{text}", style="red" if text == "NO" else "")
+    _show_problems(screen, read, judge)
+    for note in read.notes:
+        screen.line(f"note: {note}")
+
+
+def _show_problems(screen: Screen, read: Verification, judge: Judge) -> None:
+    for one in read.problems[:SHOWN]:
+        where = "" if one.file is None else f"{one.file}: "
+        if one.line is not None:
+            where = f"{one.file}, line {one.line} (byte {one.byte}): "
+        screen.line()
+        screen.line(f"{one.fault}, entry {one.seq}: {where}{one.what}")
+    for breach in judge.breaches[:SHOWN]:
+        screen.line()
+        screen.line(f"not legal, entry {breach.seq}, {breach.rule}: {breach.what}")
+    more = max(0, len(read.problems) - SHOWN) + max(0, len(judge.breaches) - SHOWN)
+    if more := more + read.more + judge.more:
+        screen.line()
+        screen.line(f"and {more:,} more")
+    for fault, advice in _ADVICE.items():
+        if fault in read.faults:
+            screen.line()
+            screen.line(advice)
+
+
+_ADVICE = {
+    Fault.DAMAGED: "What stands before the damage can be read: eventq log, history, at. Nothing "
+    "was changed; bring back a good copy of the file to go on.",
+    Fault.NOT_COMPLETE: "Bring back the missing end of the log from a copy. If there is none, say "
+    "so to whoever relies on it: what was answered after the last entry is lost.",
+    Fault.NOT_CHECKED: "Read it with a newer eventq, or as a user who may.",
+}
+
+
+@click.command(
+    epilog=examples(
+        "eventq head --queue nightly",
+        'eventq verify --queue nightly --head "$(eventq head --queue nightly)"',
+    )
+)
+@queue_option
+@json_option
+def head(queue: Path, as_json: bool) -> None:
+    """Print SEQ:HASH of the last entry.
+
+    Kept somewhere else, it proves one day that the log is complete and untouched up to there.
+
+    --json: one object with seq and hash.
+    """
+    with WorkQueue.open(queue, read_only=True) as q:
+        seq, digest = q.head
+    if as_json:
+        emit({"seq": seq, "hash": digest})
+    else:
+        Screen().line(f"{seq}:{digest}")
+
+
+@click.command(
+    epilog=examples(
+        "eventq snapshot --queue nightly",
+        "eventq snapshot --queue nightly --json",
+    )
+)
+@queue_option
+@json_option
+def snapshot(queue: Path, as_json: bool) -> None:
+    """Write a snapshot of the state and print where.
+
+    The next opening takes less time. A snapshot may be removed at any time: the log alone counts.
+
+    --json: one object with path and seq.
+    """
+    log_of(queue)
+    with WorkQueue.open(queue) as q:
+        path = q.snapshot()
+    if as_json:
+        emit({"path": str(path), "seq": int(path.stem)})
+    else:
+        Screen().line(str(path))

@@ -1,0 +1,102 @@
+"""The exit codes, and how an error is told: one message on stderr, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from enum import IntEnum
+from typing import Any
+
+from eventq.cli.flow import FlowError
+from eventq.cli.inert import inert
+from eventq.cli.show import emit
+from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
+from eventq.storage.errors import HandleFinished, LinesLost, LogDamaged, LogNewer, NotAQueue
+
+__all__ = ["EXITS", "FAILURES", "Exit", "NoSuchEntry", "code_of", "complain"]
+
+
+class Exit(IntEnum):
+    """What a command ends with; where several would do, the highest."""
+
+    FINE = 0
+    USAGE = 2
+    REFUSED = 3
+    DEAD_LETTERS = 4
+    STUCK = 5
+    NOT_CHECKED = 6
+    NOT_LEGAL = 7
+    NOT_COMPLETE = 8
+    DAMAGED = 9
+
+
+EXITS = """
+Exit codes; where several would do, the highest:
+
+\b
+  0  fine
+  2  usage: a wrong option, or no queue at this place
+  3  refused: the queue says no, or has no such task or entry; nothing changed
+  4  run: dead letters are left
+  5  run: only a person can move the rest
+  6  could not be read, written or checked: permissions, disk, a newer format
+  7  verify: not legal; the log tells what the rules would not do
+  8  not complete: the end of the log is lost, or it is another log
+  9  damaged: the log was changed after it was written
+
+130 (Ctrl-C) and 141 (nobody reads the output any more) end a command early.
+"""
+
+
+class NoSuchEntry(EventqError, LookupError):
+    """The log has no such entry, or not yet."""
+
+    def __init__(self, seq: int, last: int) -> None:
+        super().__init__(f"there is no entry {seq}: the log has entries 1 to {last}")
+        self.seq = seq
+
+
+_CODES: tuple[tuple[type[Exception], Exit, str], ...] = (
+    (LogDamaged, Exit.DAMAGED, "log_damaged"),
+    (LinesLost, Exit.NOT_COMPLETE, "lines_lost"),
+    (ImpossibleEvent, Exit.NOT_LEGAL, "impossible_event"),
+    (LogNewer, Exit.NOT_CHECKED, "log_newer"),
+    (NotAQueue, Exit.USAGE, "not_a_queue"),
+    (FlowError, Exit.USAGE, "bad_flow"),
+    (NoSuchEntry, Exit.REFUSED, "no_such_entry"),
+    (HandleFinished, Exit.NOT_CHECKED, "handle_finished"),
+    (Refusal, Exit.REFUSED, "refused"),
+    (OSError, Exit.NOT_CHECKED, "os_error"),
+    (EventqError, Exit.REFUSED, "refused"),
+)
+"""The first that fits counts. The names are those of `--json`; a refusal has its own."""
+
+_FACTS = ("task", "status", "lease", "seq", "file", "line", "byte", "lost", "cycle")
+"""What an error may know, and `--json` tells, by the names of its attributes."""
+
+
+def code_of(error: Exception) -> Exit:
+    """The exit code of this error."""
+    return next(code for kind, code, _ in _CODES if isinstance(error, kind))
+
+
+FAILURES = (EventqError, OSError)
+"""What may reach the top of a command; anything else is a bug."""
+
+
+def complain(error: Exception, *, as_json: bool) -> None:
+    """Tell of an error on stderr: in words, or as one JSON object with its name and its facts."""
+    lines = [*str(error).split("\n"), *getattr(error, "__notes__", ())]
+    if not as_json:
+        for line in lines:
+            sys.stderr.write(f"eventq: {inert(line)}\n")
+        return
+    name = next(name for kind, _, name in _CODES if isinstance(error, kind))
+    facts: dict[str, Any] = {
+        "error": error.name if isinstance(error, Refusal) else name,
+        "exit": code_of(error),
+        "message": "\n".join(lines),
+    }
+    for fact in _FACTS:
+        if (value := getattr(error, fact, None)) is not None:
+            facts[fact] = value if isinstance(value, int | list) else str(value)
+    emit(facts, to_stderr=True)

@@ -1,0 +1,243 @@
+"""`eventq why`: why a task does not run, what it comes from, and what to type next.
+
+The answer is that of `queries.why`. What the state does not keep is found in the log: who
+cancelled a task, and what has become of one that was forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eventq import State, WorkQueue
+from eventq.cli.options import examples, json_option, queue_option, task_argument, typed, unknown
+from eventq.cli.past import lives_of, moment_facts
+from eventq.cli.show import LONG, Screen, emit, when
+from eventq.cli.status import state_at
+from eventq.cli.wording import counted
+from eventq.core.events import Cancelled, Completed, Resolved
+from eventq.queries.history import Life, Moment
+from eventq.queries.why import Kind, Step, Why, why
+from eventq.storage.convert import moment
+
+__all__ = ["explain"]
+
+LINKS = 5
+"""How many links of a chain are told at each of its ends, on a terminal."""
+
+
+# What is said of the task at the end of a chain: "fetch, which <clause>".
+
+
+def _running(step: Step) -> str:
+    lease = step.lease
+    assert lease is not None
+    who = "nobody named" if lease.worker is None else lease.worker
+    return f"is running under lease {lease.id}, attempt {lease.attempt}, by {who}"
+
+
+def _ready(step: Step) -> str:
+    ahead = f" ({counted(step.ahead, 'task')} before it in the line)" if step.ahead else ""
+    return f"is ready{ahead}"
+
+
+_CLAUSES: dict[Kind, str | Callable[[Step], str]] = {
+    Kind.UNTIL: lambda step: f"is delayed until {when(step.until)}",
+    Kind.RUNNING: _running,
+    Kind.PAUSED: lambda step: f"{_ready(step)}, but the queue is paused",
+    Kind.UNASKED: lambda step: f"{_ready(step)}, but no worker has asked",
+    Kind.DEAD: "is dead: {step.reason}",
+    Kind.PARKED: "is parked, a person must look: {step.reason}",
+    Kind.SUCCEEDED: "has succeeded",
+    Kind.CANCELLED: "was cancelled",
+    Kind.UNKNOWN: "nobody has enqueued",
+}
+
+
+def _clause(step: Step) -> str:
+    told = _CLAUSES[step.kind]
+    return told.format(step=step) if isinstance(told, str) else told(step)
+
+
+def _ended(last: Moment) -> str:
+    """When and by whom that came about, and why."""
+    by = f" by {last.by}" if last.by else ""
+    error = last.event.error if isinstance(last.event, Cancelled) else None
+    said = "".join(f": {text}" for text in (error, last.why) if text)
+    return f" (entry {last.seq}, {when(last.at)}{by}){said}"
+
+
+_HAD = {
+    Completed: "succeeded",
+    Resolved: "been resolved by hand",
+    Cancelled: "been cancelled",
+}
+"""How a task that was forgotten had ended: in no other way is one let go."""
+
+
+def headline(answer: Why, life: Life | None) -> str:
+    """The answer in one sentence; `life` is what the log tells of the root, where it was asked."""
+    first, root = answer.steps[0], answer.root
+    clause = _clause(root)
+    if life is not None and root.kind is not Kind.UNKNOWN:
+        clause += _ended(life.last)
+    elif life is not None:
+        gone = life.moments[-1]
+        clause += (
+            f" since it was forgotten (entry {gone.seq}); before that it had "
+            f"{_HAD[type(life.last.event)]}{_ended(life.last)}"
+        )
+    if len(answer.steps) == 1:
+        if root.kind is Kind.UNKNOWN:
+            clause = clause.replace("nobody has enqueued", "is unknown to the queue", 1)
+        return f"{first.task} {clause}"
+    if first.kind is Kind.BLOCKED:
+        return f"{first.task} is blocked by {root.task}, which {clause}"
+    if len(answer.steps) == 2:
+        return f"{first.task} needs {root.task}, which {clause}"
+    return f"{first.task} needs {first.on}, which waits for {root.task}, which {clause}"
+
+
+# What to type next.
+
+
+def _look_and(verb: str) -> Callable[[Why], Iterator[str]]:
+    def next_for(answer: Why) -> Iterator[str]:
+        yield typed("history", answer.root.task)
+        yield typed(verb, answer.root.task, why=True)
+
+    return next_for
+
+
+def _missing(answer: Why) -> Iterator[str]:
+    if len(answer.steps) > 1:
+        yield f"enqueue {answer.root.task}, or give up what needs it:"
+        yield typed("cancel", answer.steps[-2].task, why=True)
+    else:
+        yield typed("history", answer.task)
+
+
+def _cancelled(answer: Why) -> Iterator[str]:
+    yield typed("restore", answer.root.task, why=True)
+
+
+def _wait(answer: Why) -> Iterator[str]:
+    yield typed("history", answer.root.task)
+
+
+_NEXT: dict[Kind, str | Callable[[Why], Iterator[str]]] = {
+    Kind.DEAD: _look_and("redrive"),
+    Kind.PARKED: _look_and("redrive"),
+    Kind.CANCELLED: _cancelled,
+    Kind.UNKNOWN: _missing,
+    Kind.RUNNING: _wait,
+    Kind.UNTIL: _wait,
+    Kind.UNASKED: "let a worker ask: q.start(), or eventq run",
+    Kind.PAUSED: "resume the queue",
+    Kind.SUCCEEDED: _wait,
+}
+
+
+# The command.
+
+_TOLD_BY_THE_LOG = (Kind.UNKNOWN, Kind.CANCELLED, Kind.SUCCEEDED)
+
+
+def _answer(queue: Path, state: State, task: str) -> tuple[Why, Life | None]:
+    answer = why(state, task)
+    life = None
+    if answer.root.kind in _TOLD_BY_THE_LOG:
+        life = next(reversed(lives_of(queue, answer.root.task, state.seq)), None)
+        if life is None and len(answer.steps) == 1:
+            raise unknown(state, task, "say why")
+    return answer, life
+
+
+@click.command(
+    "why",
+    epilog=examples(
+        "eventq why report --queue nightly",
+        "eventq why report --queue nightly --at 3",
+        "eventq why report --queue nightly --json",
+    ),
+)
+@task_argument()
+@click.option("--at", type=click.IntRange(1), metavar="SEQ", help="As it stood after this entry.")
+@queue_option
+@json_option
+def explain(task: str, at: int | None, queue: Path, as_json: bool) -> None:
+    """Say why TASK does not run, and what to type next.
+
+    The answer names the root: a dead letter, say, or an id that nobody has enqueued, and the
+    chain that leads to it. A finished task tells how it ended; a forgotten one is found in the
+    log. Exits 3 for an id that was never enqueued.
+
+    --json: one object with seq (the state's), task, kind (needs, missing, until, running, paused,
+    unasked, blocked, dead, parked, succeeded, cancelled, unknown), root, message, steps (the chain:
+    task, status, kind, on, needs, ahead, reason, error, until, lease, worker) and ended (the event
+    that ended the root's last life, or null).
+    """
+    if at is None:
+        with WorkQueue.open(queue, read_only=True) as q:
+            state = q.state
+    else:
+        state = state_at(queue, at)
+    answer, life = _answer(queue, state, task)
+    if as_json:
+        emit(
+            {
+                "seq": state.seq,
+                "task": task,
+                "kind": answer.kind,
+                "root": answer.root.task,
+                "message": headline(answer, life),
+                "steps": [_facts(step) for step in answer.steps],
+                "ended": None if life is None else moment_facts(life.last),
+            }
+        )
+        return
+    screen = Screen()
+    screen.line(screen.cut(headline(answer, life), LONG))
+    _show_chain(screen, answer)
+    screen.line()
+    screen.line("next:")
+    told = _NEXT[answer.root.kind]
+    for line in (told,) if isinstance(told, str) else told(answer):
+        screen.line(f"  {line}")
+
+
+def _facts(step: Step) -> dict[str, Any]:
+    return {
+        "task": step.task,
+        "status": step.status,
+        "kind": step.kind,
+        "on": step.on,
+        "needs": list(step.needs),
+        "ahead": step.ahead,
+        "reason": step.reason,
+        "error": step.error,
+        "until": None if step.until is None else moment(step.until),
+        "lease": None if step.lease is None else step.lease.id,
+        "worker": None if step.lease is None else step.lease.worker,
+    }
+
+
+def _show_chain(screen: Screen, answer: Why) -> None:
+    """The links between the task and its root, and what else the task needs."""
+    first, *_ = answer.steps
+    others = [name for name in first.needs if name != first.on]
+    if others:
+        listed = ", ".join(others[:LINKS])
+        more = f" and {len(others) - LINKS:,} more" if len(others) > LINKS else ""
+        screen.line(screen.cut(f"  {first.task} also needs {listed}{more}", LONG))
+    if len(answer.steps) < 3:
+        return
+    links = [f"{step.task} ({step.status}) needs {step.on}" for step in answer.steps[:-1]]
+    between = len(links) - 2 * LINKS
+    if screen.terminal and between > 1:
+        links[LINKS:-LINKS] = [f"... {between:,} more links ..."]
+    for link in links:
+        screen.line(screen.cut(f"  {link}", LONG))

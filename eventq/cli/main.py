@@ -1,0 +1,141 @@
+"""`eventq`: the command line, and the one place where errors end.
+
+Each command is a click command in a file of its subject; here they are gathered, and whatever
+they raise on purpose becomes one message on stderr and an exit code.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import click
+
+from eventq.cli.audit import head, snapshot, verify
+from eventq.cli.completion import completion
+from eventq.cli.exits import EXITS, FAILURES, Exit, code_of, complain
+from eventq.cli.explain import explain
+from eventq.cli.inert import inert
+from eventq.cli.letters import dlq
+from eventq.cli.operate import cancel, close, redrive, reopen, restore
+from eventq.cli.past import history, log
+from eventq.cli.run import run
+from eventq.cli.show import emit
+from eventq.cli.status import at, status
+
+__all__ = ["eventq", "main"]
+
+INTERRUPTED = 130
+NOBODY_READS = 141
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("eventq")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+class _Group(click.Group):
+    """The commands in the order in which they were added."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # before click, which would end with a code of its own
+            _drop_output()
+            ctx.exit(NOBODY_READS)
+
+
+def _drop_output() -> None:
+    """Nobody reads any more: what is still in the buffer goes nowhere, without a word."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+@click.group(
+    "eventq",
+    cls=_Group,
+    epilog=EXITS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(_version())
+def eventq() -> None:
+    """A work queue whose whole state is one log: run it, watch it, mend it, prove it.
+
+    Every command takes --queue DIR (or EVENTQ_QUEUE) and --json. Those that only read change
+    nothing and need no lock. `eventq COMMAND --help` has examples.
+    """
+
+
+for _command in (
+    run,
+    status,
+    dlq,
+    explain,
+    history,
+    log,
+    at,
+    redrive,
+    cancel,
+    restore,
+    close,
+    reopen,
+    verify,
+    head,
+    snapshot,
+    completion,
+):
+    eventq.add_command(_command)
+
+
+def _show_usage(error: click.ClickException, *, as_json: bool) -> None:
+    """A command line that is wrong, as click tells it."""
+    told = io.StringIO()
+    error.show(told)
+    if as_json:
+        what = told.getvalue().rpartition("Error: ")[2].strip()
+        emit({"error": "usage", "exit": Exit.USAGE, "message": what}, to_stderr=True)
+        return
+    for line in told.getvalue().splitlines():
+        sys.stderr.write(inert(line) + "\n")
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code."""
+    code = _run(list(sys.argv[1:] if args is None else args))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        code = code or NOBODY_READS
+    return code
+
+
+def _run(args: list[str]) -> int:
+    as_json = "--json" in args
+    try:
+        code = eventq.main(args, prog_name="eventq", standalone_mode=False)
+    except click.Abort:
+        _drop_output()
+        return INTERRUPTED
+    except click.ClickException as error:
+        _show_usage(error, as_json=as_json)
+        return Exit.USAGE
+    except FAILURES as error:
+        complain(error, as_json=as_json)
+        return code_of(error)
+    return code if isinstance(code, int) else Exit.FINE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

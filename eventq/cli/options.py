@@ -1,0 +1,194 @@
+"""The options that commands share, what they complete to, and how commands are told to be typed."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import itertools
+import os
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from eventq import State, WorkQueue
+from eventq.core.commands import check_name
+from eventq.core.errors import EventqError, Refusal, UnknownTask
+from eventq.core.lifecycle import FINISHED, Status
+from eventq.storage.errors import NotAQueue
+from eventq.storage.segments import find_segments
+
+__all__ = [
+    "by_option",
+    "examples",
+    "json_option",
+    "log_of",
+    "near",
+    "operator",
+    "queue_option",
+    "task_argument",
+    "typed",
+    "unknown",
+    "why_option",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+queue_option = click.option(
+    "--queue",
+    required=True,
+    envvar="EVENTQ_QUEUE",
+    show_envvar=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The directory of the queue.",
+)
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="JSON, one value a line; errors too, on stderr."
+)
+
+by_option = click.option(
+    "--by", metavar="NAME", help="Who asks, for the log.  [default: the user of this process]"
+)
+
+
+def _said(context: click.Context, option: click.Parameter, why: str) -> str:
+    if not why.strip():
+        raise click.BadParameter("say why: the log keeps it for whoever asks later")
+    return why
+
+
+why_option = click.option(
+    "--why", required=True, metavar="TEXT", callback=_said, help="Why, for the log."
+)
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a command: commands that work as they are written."""
+    return "\n".join(("Examples:", "", "\b", *(f"  {line}" for line in lines)))
+
+
+# Tasks.
+
+_PLAIN = re.compile(r"[\w@%+,./:=-]+", re.ASCII)
+_OFFERED = 200
+
+
+def _completions(*statuses: Status) -> Callable[..., list[CompletionItem]]:
+    def complete(
+        context: click.Context, argument: click.Parameter, begun: str
+    ) -> list[CompletionItem]:
+        """The ids of the queue that begin so. Only those that no shell would take for more."""
+        path = context.params.get("queue") or os.environ.get("EVENTQ_QUEUE")
+        if not path:
+            return []
+        with suppress(EventqError, OSError), WorkQueue.open(path, read_only=True) as queue:
+            found = (
+                CompletionItem(record.task.task, help=record.status)
+                for record in queue.state.in_order()
+                if record.task.task.startswith(begun)
+                and _PLAIN.fullmatch(record.task.task)
+                and (not statuses or record.status in statuses)
+            )
+            return list(itertools.islice(found, _OFFERED))
+        return []
+
+    return complete
+
+
+def task_argument(
+    name: str = "task", *, many: bool = False, required: bool = True, among: Iterable[Status] = ()
+) -> Callable[[F], F]:
+    """The argument TASK, or TASK...; `among` are the statuses that completion offers."""
+    return click.argument(
+        name,
+        nargs=-1 if many else 1,
+        required=required,
+        metavar="TASK..." if many else "TASK" if required else "[TASK]",
+        shell_complete=_completions(*among),
+    )
+
+
+UNFINISHED = frozenset(Status) - FINISHED
+
+_COMPARED = 20_000
+"""How many ids are compared with one that is unknown: it costs about 10 microseconds each."""
+
+
+def near(state: State, task: str) -> list[str]:
+    """The ids of the queue that are most like this one."""
+    ids: Iterable[str] = state.records
+    if len(state) > _COMPARED:
+        ids = itertools.islice((name for name in ids if name[:2] == task[:2]), _COMPARED)
+    return difflib.get_close_matches(task, sorted(ids), 3)
+
+
+def unknown(state: State, task: str, asked: str) -> UnknownTask:
+    """The error for an id that the queue does not know: who waits for it, what may be meant."""
+    error = UnknownTask(task, asked)
+    if waiting := state.needed_by(task):
+        more = f" and {len(waiting) - 1:,} more" if len(waiting) > 1 else ""
+        error.add_note(f"nobody has enqueued it, and {waiting[0]!r}{more} waits for it")
+    if names := near(state, task):
+        error.add_note(f"did you mean {' or '.join(map(repr, names))}?")
+    return error
+
+
+# Who and where.
+
+
+def operator() -> str:
+    """Who runs this process, as the log will have it."""
+    try:
+        name = getpass.getuser()
+        check_name("by", name)
+    except (OSError, KeyError, Refusal):
+        return f"uid {os.getuid()}"
+    return name
+
+
+def log_of(path: Path) -> Path:
+    """The folder of segments of the queue at this path. Raises NotAQueue."""
+    log = path / "log"
+    if not log.is_dir():
+        raise NotAQueue(path, "it has no folder `log`")
+    if not find_segments(log):
+        raise NotAQueue(path, "its log is empty")
+    return log
+
+
+def typed(verb: str, *rest: str, why: bool = False) -> str:
+    """The command line to type next, for the queue of this one."""
+    context = click.get_current_context()
+    words = list(map(_quoted, rest))
+    options = []
+    if context.get_parameter_source("queue") is not ParameterSource.ENVIRONMENT:
+        options += ["--queue", _quoted(str(context.params["queue"]))]
+    if why:
+        options += ["--why", '"..."']
+    if any(word.startswith("-") for word in rest):
+        return " ".join(["eventq", verb, *options, "--", *words])
+    return " ".join(["eventq", verb, *words, *options])
+
+
+def _quoted(word: str) -> str:
+    """The word for a shell; one with anything that does not print is spelled out for bash."""
+    if word.isprintable():
+        return shlex.quote(word)
+    spelled = "".join(
+        f"\\{c}"
+        if c in "\\'"
+        else c
+        if c.isprintable() and unicodedata.category(c) != "Cf"
+        else f"\\U{ord(c):08x}"
+        for c in word
+    )
+    return f"$'{spelled}'"

@@ -1,0 +1,196 @@
+"""`eventq log` and `eventq history`: what has happened, read from the lines of the log.
+
+Neither folds anything, so both read a damaged log up to its damage. A line is decoded only if it
+holds the bytes that are asked for: an id is spelled in one way alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eventq import Entry, WorkQueue
+from eventq.cli.options import (
+    examples,
+    json_option,
+    log_of,
+    queue_option,
+    task_argument,
+    unknown,
+)
+from eventq.cli.show import Column, Screen, emit, when
+from eventq.cli.wording import counted, tell
+from eventq.core.events import Started, TaskEvent
+from eventq.queries.history import Life, Moment, lives, moments
+from eventq.storage.codec import decode, plain_event
+from eventq.storage.convert import moment
+from eventq.storage.lines import Line, last_seq, lines, spelled
+
+__all__ = ["entries_with", "history", "lives_of", "log", "moment_facts"]
+
+
+def entries_with(log: Path, *marks: bytes, since: int = 1) -> Iterator[Entry]:
+    """The entries whose lines hold one of these texts, and maybe a few more."""
+    for line in lines(log, since):
+        if any(mark in line.bytes for mark in marks):
+            yield decode(line.bytes)
+
+
+def lives_of(path: Path, task: str, until: int | None = None) -> list[Life]:
+    """All lives of this task, from the log of the queue at this path, up to this entry."""
+    entries = entries_with(log_of(path), spelled(task))
+    return lives(takewhile(lambda entry: until is None or entry.seq <= until, entries), task)
+
+
+def moment_facts(moment_: Moment) -> dict[str, Any]:
+    """One event with what its entry says of it, as plain values."""
+    event = plain_event(moment_.event)
+    event.pop("task", None)
+    if isinstance(moment_.event, Started):
+        event["lease"] = moment_.seq
+    return {
+        "seq": moment_.seq,
+        "at": moment(moment_.at),
+        "by": moment_.by,
+        "do": moment_.do,
+        "why": moment_.why,
+        **event,
+    }
+
+
+# log
+
+
+def _chosen(log: Path, since: int | None, task: str | None, limit: int | None) -> Iterable[Line]:
+    """The lines that were asked for."""
+    if since is None and limit is not None and task is None:
+        since = max(1, last_seq(log) - limit + 1)
+    found: Iterable[Line] = lines(log, since or 1)
+    if task is not None:
+        mark = spelled(task)
+        found = (line for line in found if mark in line.bytes and _names(decode(line.bytes), task))
+    if limit is None:
+        return found
+    return islice(found, limit) if since is not None else deque(found, limit)
+
+
+def _names(entry: Entry, task: str) -> bool:
+    return any(isinstance(event, TaskEvent) and event.task == task for event in entry.events)
+
+
+@click.command(
+    epilog=examples(
+        "eventq log --queue nightly",
+        "eventq log --queue nightly -n 20",
+        "eventq log --queue nightly --since 3 -n 2",
+        "eventq log --queue nightly --task fetch --json | head -1",
+    )
+)
+@click.option("--since", type=click.IntRange(1), metavar="SEQ", help="From this entry on.")
+@click.option("--task", metavar="TASK", help="Only entries with an event of this task.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="At most N entries: the last ones, or the first ones with --since.",
+)
+@queue_option
+@json_option
+def log(queue: Path, since: int | None, task: str | None, limit: int | None, as_json: bool) -> None:
+    """Show the entries of the log, a line for each event.
+
+    The columns are the entry's seq, its time (UTC), who asked, what was asked, the task and what
+    happened to it. With --task, the other tasks of an entry are left out.
+
+    --json: the lines as they are on disk, byte for byte, hash and all.
+    """
+    folder = log_of(queue)
+    chosen = _chosen(folder, since, task, limit)
+    if as_json:
+        for line in chosen:
+            sys.stdout.buffer.write(line.bytes)
+        return
+    screen = Screen()
+    for line in chosen:
+        entry = decode(line.bytes)
+        for one in moments(entry):
+            name = getattr(one.event, "task", "")
+            if task is None or name == task:
+                screen.row(_row(screen, one, name))
+
+
+def _row(screen: Screen, one: Moment, name: str) -> str:
+    """The line of one event. A terminal is told no year, and long names in short."""
+    at = when(one.at)[5:-1] if screen.terminal else when(one.at)
+    by = screen.cut(one.by or "-", 14)
+    said = f" ({one.why})" if one.why else ""
+    happened = f"{screen.cut(name, 24)}: {tell(one.event)}" if name else tell(one.event)
+    return f"{one.seq:>6}  {at}  {by:<8}  {one.do:<8}  {happened}{said}"
+
+
+# history
+
+COLUMNS = (
+    Column("SEQ", right=True),
+    Column("TIME"),
+    Column("BY", gives=True),
+    Column("DO"),
+    Column("EVENT", gives=True),
+)
+
+
+@click.command(
+    epilog=examples(
+        "eventq history fetch --queue nightly",
+        "eventq history fetch --queue nightly --json",
+    )
+)
+@task_argument()
+@queue_option
+@json_option
+def history(task: str, queue: Path, as_json: bool) -> None:
+    """Tell all that has happened to TASK.
+
+    Also when the queue has forgotten it. An id that was forgotten and enqueued again has had more
+    than one life; they are told one after the other. Exits 3 for an id that was never enqueued.
+
+    --json: one object with task, forgotten, and lives: a list of lists of events, each with seq,
+    at, by, do, why and the fields of the event as in the log; "started" has its lease too.
+    """
+    told = lives_of(queue, task)
+    if not told:
+        with WorkQueue.open(queue, read_only=True) as q:
+            raise unknown(q.state, task, "tell the history of")
+    if as_json:
+        emit(
+            {
+                "task": task,
+                "forgotten": told[-1].forgotten,
+                "lives": [[moment_facts(one) for one in life.moments] for life in told],
+            }
+        )
+        return
+    screen = Screen()
+    for number, life in enumerate(told, 1):
+        if number > 1:
+            screen.line()
+        which = f", life {number} of {len(told)}" if len(told) > 1 else ""
+        over = ", forgotten since" if life.forgotten else ""
+        screen.line(f"{task}{which}: {counted(len(life.moments), 'event')}{over}", style="bold")
+        screen.table(COLUMNS, map(_line, life.moments))
+
+
+def _line(one: Moment) -> tuple[str, ...]:
+    happened = tell(one.event)
+    if isinstance(one.event, Started):
+        happened += f", lease {one.seq}"
+    if one.why:
+        happened += f" ({one.why})"
+    return str(one.seq), when(one.at), one.by or "-", one.do, happened

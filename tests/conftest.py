@@ -1,0 +1,31 @@
+"""Hypothesis profiles: the default draws the same examples each time, `thorough` new and more ones.
+
+CI sets HYPOTHESIS_PROFILE=thorough; everywhere else a test that turns red must mean a change.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+settings.register_profile(
+    "default",
+    max_examples=150,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=SLOW,
+)
+settings.register_profile(
+    "thorough",
+    max_examples=1000,
+    stateful_step_count=60,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=SLOW,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -1,0 +1,300 @@
+"""What has happened to a task is told whole, life after life; and `log`, `history` and `at`."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from disk import copied, lines, segments, tour, untouched
+from ledger import Ledger, Walk
+from terminal import eventq, everything, nightly
+
+from eventq import Retention, WorkQueue
+from eventq.cli.wording import EVENTS
+from eventq.core.commands import Cancel, Redrive, Start
+from eventq.core.events import (
+    QUEUE_EVENTS,
+    TASK_EVENTS,
+    Cancelled,
+    Completed,
+    Died,
+    Enqueued,
+    Forgotten,
+    TaskEvent,
+)
+from eventq.core.evolve import evolve
+from eventq.core.state import State
+from eventq.queries.history import latest, lives, moments
+from eventq.storage.lines import last_seq
+from eventq.storage.lines import lines as lines_since
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of several files with every event in it."""
+    path = tmp_path_factory.mktemp("toured") / "queue"
+    tour(path)
+    return path
+
+
+# The lives of a task.
+
+
+def test_each_event_of_a_task_is_told_once_with_its_entry() -> None:
+    """In the order of the log, with who asked, what and why."""
+    ledger = Ledger().tasks(a="", b="a").kill("a").do(Redrive("a")).succeed("a").succeed("b")
+    (life,) = lives(ledger.entries, "b")
+    told = [(one.seq, one.do, type(one.event).__name__) for one in life.moments]
+    assert told == [
+        (3, "enqueue", "Enqueued"),
+        (5, "fail", "Blocked"),
+        (6, "redrive", "Unblocked"),
+        (8, "complete", "Readied"),
+        (9, "start", "Started"),
+        (10, "complete", "Completed"),
+    ]
+    assert all(one.at == ledger.entries[one.seq - 1].at for one in life.moments)
+    assert isinstance(life.last.event, Completed)
+    assert not life.forgotten
+
+
+def test_an_id_that_was_forgotten_and_enqueued_again_has_two_lives() -> None:
+    """The first ends with `Forgotten`, and tells how it ended before that."""
+    ledger = Ledger(retention=Retention(0)).tasks(a="").succeed("a")
+    ledger(Start())
+    ledger.tasks(a="").do(Cancel("a"))
+    first, second = lives(ledger.entries, "a")
+    assert first.forgotten
+    assert isinstance(first.moments[-1].event, Forgotten)
+    assert isinstance(first.last.event, Completed)
+    assert not second.forgotten
+    assert isinstance(second.moments[0].event, Enqueued)
+    assert isinstance(second.last.event, Cancelled)
+
+
+def test_an_id_that_was_never_enqueued_has_no_life() -> None:
+    """Not even when others name it."""
+    assert lives(Ledger().tasks(a="ghost").entries, "ghost") == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_lives_of_all_tasks_are_all_their_events(seed: int) -> None:
+    """Nothing is lost, and the last life stands where the state says."""
+    ledger = Walk(seed, retention=Retention(1)).walk(200)
+    told = [one for entry in ledger.entries for one in moments(entry)]
+    names = {one.event.task for one in told if isinstance(one.event, TaskEvent)}
+    found = {name: lives(ledger.entries, name) for name in names}
+    for name, lived in found.items():
+        assert [one for one in told if getattr(one.event, "task", None) == name] == [
+            one for life in lived for one in life.moments
+        ]
+        assert all(isinstance(life.moments[0].event, Enqueued) for life in lived)
+        assert all(life.forgotten for life in lived[:-1])
+        assert lived[-1].forgotten == (name not in ledger.state)
+
+
+def test_the_latest_event_of_a_kind_is_found_for_many_tasks_at_once() -> None:
+    """The second death of a task, and not the first."""
+    ledger = Ledger().tasks(a="", b="").kill("a", "b").do(Redrive("a")).kill("a")
+    found = latest(ledger.entries, ["a", "b", "c"], (Died,))
+    assert {task: one.seq for task, one in found.items()} == {
+        "a": ledger.entries[-1].seq,
+        "b": ledger.entries[-4].seq,
+    }
+
+
+# Lines, from anywhere.
+
+
+def test_lines_are_read_from_any_entry_on(queue: Path) -> None:
+    """The same as if all were read, and those before passed over."""
+    every = lines(queue)
+    for since in range(1, len(every) + 3):
+        assert [line.bytes for line in lines_since(queue / "log", since)] == every[since - 1 :]
+    assert last_seq(queue / "log") == len(every)
+
+
+def test_a_log_of_one_file_is_read_from_any_entry_on(tmp_path: Path) -> None:
+    """Also where lines are long and short, and the last is cut short."""
+    with WorkQueue.open(tmp_path / "queue") as q:
+        for number in range(40):
+            q.enqueue(payload="x" * (number % 7) ** 5)
+    every = lines(tmp_path / "queue")
+    with segments(tmp_path / "queue")[0].open("ab") as file:
+        file.write(every[-1][:-9] * 3)
+    for since in range(1, 43):
+        found = [line.bytes for line in lines_since(tmp_path / "queue" / "log", since)]
+        assert found == every[since - 1 :]
+    assert last_seq(tmp_path / "queue" / "log") == 41
+
+
+# eventq history
+
+
+def test_history_tells_every_event_with_the_fields_of_the_log(queue: Path) -> None:
+    """As JSON: the time, who, what, why, and what the event itself says."""
+    with untouched(queue):
+        ran = eventq("history", "fetch", "--queue", queue, "--json")
+    assert ran.code == 0
+    assert ran.value["task"] == "fetch"
+    told = list(itertools.chain(*ran.value["lives"]))
+    for one in told:
+        assert list(one)[:6] == ["seq", "at", "by", "do", "why", "type"]
+        assert "task" not in one
+    kinds = {one["type"]: one for one in told}
+    assert kinds["failed"]["error"]
+    assert kinds["enqueued"]["payload"] == {
+        "url": "https://example.org/",
+        "n": [1, 1.0, -0.0, None, True],
+    }
+    assert kinds["started"]["lease"] == kinds["started"]["seq"]
+    redriven = next(one for one in told if one["type"] == "redriven")
+    assert (redriven["by"], redriven["why"]) == ("ann", "they say it is back")
+
+
+def test_history_tells_who_failed_a_task_and_how(tmp_path: Path) -> None:
+    """In words: attempt, worker, lease, error."""
+    path = nightly(tmp_path / "queue")
+    out = eventq("history", "fetch", "--queue", path).out
+    assert out.splitlines()[0] == "fetch: 5 events"
+    assert "handed out to w1, attempt 1, lease 3" in out
+    assert "  4  2026-11-30 12:00:04Z  w1  fail         failed attempt 1: HTTP 503" in out
+    assert "blocked by fetch" in eventq("history", "parse", "--queue", path).out
+
+
+def test_history_finds_a_forgotten_task_and_its_later_lives(tmp_path: Path) -> None:
+    """Each life under a title of its own."""
+    path = everything(tmp_path / "queue")
+    one = eventq("history", "gone", "--queue", path)
+    assert one.code == 0
+    assert "gone: 5 events, forgotten since" in one.out
+    with WorkQueue.open(path) as q:
+        q.enqueue("gone", "again")
+    two = eventq("history", "gone", "--queue", path)
+    assert "gone, life 1 of 2: 5 events, forgotten since" in two.out
+    assert "gone, life 2 of 2: 2 events" in two.out
+    value = eventq("history", "gone", "--queue", path, "--json").value
+    assert [len(life) for life in value["lives"]] == [5, 2]
+    assert value["forgotten"] is False
+
+
+def test_history_of_an_unknown_id_says_what_may_have_been_meant(tmp_path: Path) -> None:
+    """Exit 3."""
+    path = nightly(tmp_path / "queue")
+    ran = eventq("history", "fetsh", "--queue", path)
+    assert ran.code == 3
+    assert "no task has this id" in ran.err
+    assert "did you mean 'fetch'?" in ran.err
+    assert eventq("history", "zzz", "--queue", path).err.count("\n") == 1
+    assert eventq("history", "\udcff", "--queue", path).code == 3
+
+
+# eventq log
+
+
+def test_log_as_json_is_the_bytes_on_disk(queue: Path) -> None:
+    """Line for line, hash and all, whatever is chosen of them."""
+    every = b"".join(lines(queue)).decode()
+    with untouched(queue):
+        assert eventq("log", "--queue", queue, "--json").out == every
+    chosen = eventq("log", "--queue", queue, "--json", "--since", 7, "-n", 3).out
+    assert chosen == b"".join(lines(queue)[6:9]).decode()
+    assert (
+        eventq("log", "--queue", queue, "--json", "-n", 2).out
+        == b"".join(lines(queue)[-2:]).decode()
+    )
+
+
+def test_log_tells_each_event_in_a_line(tmp_path: Path) -> None:
+    """Its entry, when, who, what was asked and what happened to which task."""
+    path = nightly(tmp_path / "queue")
+    out = eventq("log", "--queue", path).out.splitlines()
+    assert len(out) == 10
+    started = "fetch: handed out to w1, attempt 1"
+    assert out[5] == f"     3  2026-11-30 12:00:03Z  w1        start     {started}"
+    assert out[-1] == "     4  2026-11-30 12:00:04Z  w1        fail      report: blocked by fetch"
+
+
+def test_log_of_a_task_leaves_the_others_out(queue: Path) -> None:
+    """In JSON the lines are whole."""
+    out = eventq("log", "--queue", queue, "--task", "parse").out.splitlines()
+    assert out
+    assert all("  parse: " in line for line in out)
+    found = eventq("log", "--queue", queue, "--task", "parse", "--json").values
+    assert [entry["seq"] for entry in found] == sorted({int(line[:6]) for line in out})
+    assert all(any(e.get("task") == "parse" for e in entry["events"]) for entry in found)
+    assert eventq("log", "--queue", queue, "--task", "nobody").out == ""
+    last = eventq("log", "--queue", queue, "--task", "parse", "--json", "-n", 1).values
+    assert last == found[-1:]
+
+
+def test_log_reads_up_to_the_damage(queue: Path, tmp_path: Path) -> None:
+    """What stands before it is told, then the damage; `history` and `at` answer as well."""
+    path = copied(queue, tmp_path / "queue")
+    file = segments(path)[1]
+    file.write_bytes(file.read_bytes().replace(b'"type"', b'"tyqe"', 1))
+    seq = int(file.stem)
+    ran = eventq("log", "--queue", path, "--json")
+    assert ran.code == 9
+    assert len(ran.values) == seq - 1
+    assert ran.error["error"] == "log_damaged"
+    assert (ran.error["seq"], ran.error["line"], ran.error["byte"]) == (seq, 1, 0)
+    assert ran.error["file"] == str(file)
+    assert eventq("at", seq - 2, "--queue", path).code == 0
+    assert eventq("at", seq, "--queue", path).code == 9
+    assert eventq("status", "--queue", path).code == 9
+
+
+@pytest.mark.parametrize("words", [["--since", "0"], ["-n", "0"], ["--since", "x"]])
+def test_a_number_that_makes_no_sense_is_a_usage_error(queue: Path, words: list[str]) -> None:
+    """Entries are counted from 1."""
+    assert eventq("log", "--queue", queue, *words).code == 2
+
+
+# eventq at
+
+
+def test_at_is_the_state_after_that_entry(queue: Path) -> None:
+    """For every entry of the log: the tasks and the counts."""
+    state = State()
+    with WorkQueue.open(queue, read_only=True) as q:
+        entries = list(q.entries())
+    with untouched(queue):
+        for entry in entries:
+            state = evolve(state, entry)
+            value = eventq("at", entry.seq, "--queue", queue, "--json").value
+            assert (value["seq"], value["admission"]) == (state.seq, state.admission)
+            assert [(task["id"], task["status"]) for task in value["tasks"]] == [
+                (task.id, task.status) for task in state.tasks()
+            ]
+            assert value["counts"] == state.counts()
+
+
+def test_at_of_one_task_tells_it_as_it_stood(tmp_path: Path) -> None:
+    """Its fields are those of a Task."""
+    path = nightly(tmp_path / "queue")
+    value = eventq("at", 3, "fetch", "--queue", path, "--json").value
+    assert (value["status"], value["attempt"], value["lease"]) == ("RUNNING", 1, 3)
+    assert value["payload"] == {"url": "https://example.org/"}
+    out = eventq("at", 4, "fetch", "--queue", path).out
+    assert "status   DEAD" in out
+    assert "reason   failed after 1 attempts: HTTP 503" in out
+    assert eventq("at", 1, "fetch", "--queue", path).code == 3
+
+
+def test_at_knows_no_entry_beyond_the_log(tmp_path: Path) -> None:
+    """Exit 3, and what there is; 0 is before the first."""
+    path = nightly(tmp_path / "queue")
+    assert eventq("at", 0, "--queue", path, "--json").value["tasks"] == []
+    ran = eventq("at", 5, "--queue", path)
+    assert ran.code == 3
+    assert ran.err == "eventq: there is no entry 5: the log has entries 1 to 4\n"
+    error = eventq("at", 5, "--queue", path, "--json").error
+    assert (error["error"], error["seq"]) == ("no_such_entry", 5)
+    assert eventq("at", "--queue", path, "--", -1).code == 2
+
+
+def test_every_event_has_its_words() -> None:
+    """None is told by the name of its class."""
+    assert set(EVENTS) == {*TASK_EVENTS, *QUEUE_EVENTS}

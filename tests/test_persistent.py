@@ -1,0 +1,256 @@
+"""The two persistent collections against a dict and a sorted list, with every fork kept."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eventq.core.persistent import LEAF, WIDTH, Map, Sorted
+
+
+class Clash:
+    """A key whose hash says nothing about it."""
+
+    def __init__(self, value: int, place: int) -> None:
+        self.value = value
+        self.place = place
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Clash) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return self.place
+
+
+KEYS: dict[str, Callable[[int], Any]] = {
+    "numbers": lambda i: i,
+    "numbers below zero": lambda i: -i,
+    "texts": lambda i: f"task-{i}",
+    "tuples": lambda i: (i % 7, str(i)),
+    "one hash for all": lambda i: Clash(i, 5),
+    "few hashes": lambda i: Clash(i, i % 3 * 2**40),
+}
+
+
+def same_map(found: Map[Any, Any], model: dict[Any, Any]) -> None:
+    assert len(found) == len(model)
+    assert dict(found.items()) == model
+    assert set(found) == set(model)
+    assert sorted(found.values()) == sorted(model.values())
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_map_does_what_a_dict_does_and_forks_stay(keys: str, seed: int) -> None:
+    """Random changes agree with a dict; no later change reaches a copy that was forked off."""
+    rng = random.Random(f"{keys}{seed}")
+    key = KEYS[keys]
+    span = 60 if "hash" in keys else 900
+    found: Map[Any, int] = Map()
+    model: dict[Any, int] = {}
+    kept: list[tuple[Map[Any, int], dict[Any, int]]] = []
+    for step in range(4000):
+        growing = step // 800 % 2 == 0
+        at = key(rng.randrange(span))
+        assert (at in found) == (at in model)
+        assert found.get(at) == model.get(at)
+        assert found.get(at, "none") == model.get(at, "none")
+        if rng.random() < (0.8 if growing else 0.2):
+            found[at] = model[at] = step
+        elif at in model:
+            del found[at]
+            del model[at]
+        else:
+            with pytest.raises(KeyError):
+                del found[at]
+        assert len(found) == len(model)
+        if rng.random() < 0.02:
+            kept.append((found, model.copy()))
+            found = found.fork()
+    same_map(found, model)
+    assert len(kept) > 40
+    for old, then in kept:
+        same_map(old, then)
+
+
+def test_a_map_grows_through_many_sizes() -> None:
+    """Keys stay where they can be found while the map gets more leaves, and when it empties."""
+    found: Map[int, int] = Map()
+    for i in range(LEAF * 4**4 + 10):
+        found[i] = -i
+    assert len(found) == LEAF * 4**4 + 10
+    assert all(found.get(i) == -i for i in range(len(found)))
+    for i in list(found):
+        del found[i]
+    assert len(found) == 0
+    assert list(found) == []
+
+
+def test_a_map_finds_keys_as_a_dict_does() -> None:
+    """1, 1.0 and True are one key, and None is a key."""
+    found: Map[Any, str] = Map()
+    found[1] = "one"
+    found[True] = "yes"
+    found[None] = "nobody"
+    assert list(found.items()) in ([(1, "yes"), (None, "nobody")], [(None, "nobody"), (1, "yes")])
+    assert found.get(1.0) == "yes"
+    assert found.get(None) == "nobody"
+
+
+def test_forks_of_one_original_do_not_see_each_other() -> None:
+    """Two copies of one map, or of one sorted set, are changed apart."""
+    original: Map[int, str] = Map()
+    row: Sorted[tuple[int]] = Sorted()
+    for i in range(5000):
+        original[i] = "old"
+        row.add((i,))
+    left, right = original.fork(), original.fork()
+    low, high = row.fork(), row.fork()
+    for i in range(0, 5000, 7):
+        left[i] = "left"
+        del right[i]
+        low.remove((i,))
+        high.add((i + 10_000,))
+    assert all(left.get(i) == ("left" if i % 7 == 0 else "old") for i in range(5000))
+    assert all(right.get(i) == (None if i % 7 == 0 else "old") for i in range(5000))
+    assert all(original.get(i) == "old" for i in range(5000))
+    assert list(row) == [(i,) for i in range(5000)]
+    assert list(low) == [(i,) for i in range(5000) if i % 7]
+    assert len(high) == 5000 + len(range(0, 5000, 7))
+
+
+def same_sorted(found: Sorted[Any], model: list[Any], rng: random.Random) -> None:
+    assert len(found) == len(model)
+    assert list(found) == model
+    assert found.first() == (model[0] if model else None)
+    for _ in range(3):
+        start = (rng.randrange(-5, 1500),)
+        assert list(found.since(start)) == model[bisect_left(model, start) :]
+
+
+ADDING: dict[str, Callable[[random.Random, int], int]] = {
+    "anywhere": lambda rng, step: rng.randrange(1400),
+    "at the end": lambda rng, step: step,
+    "at the front": lambda rng, step: 100_000 - step,
+    "in two runs": lambda rng, step: step + (step % 2) * 50_000,
+    "after one place": lambda rng, step: 700 * 4000 - step if step > 700 else step,
+}
+
+TAKING: dict[str, Callable[[random.Random, list[Any]], int]] = {
+    "anywhere": lambda rng, model: rng.randrange(len(model)),
+    "from the front": lambda rng, model: 0,
+    "from the end": lambda rng, model: len(model) - 1,
+    "all but a few": lambda rng, model: min(len(model) - 1, 3),
+}
+
+
+@pytest.mark.parametrize("adding", ADDING)
+@pytest.mark.parametrize("taking", TAKING)
+def test_a_sorted_set_does_what_a_sorted_list_does_and_forks_stay(adding: str, taking: str) -> None:
+    """Random changes agree with a sorted list; no later change reaches a copy forked off."""
+    rng = random.Random(adding + taking)
+    found: Sorted[tuple[int]] = Sorted()
+    model: list[tuple[int]] = []
+    kept: list[tuple[Sorted[tuple[int]], list[tuple[int]]]] = []
+    for step in range(5000):
+        growing = step // 1000 % 2 == 0
+        if rng.random() < (0.85 if growing else 0.15):
+            item = (ADDING[adding](rng, step),)
+            at = bisect_left(model, item)
+            if at == len(model) or model[at] != item:
+                model.insert(at, item)
+                found.add(item)
+        elif model:
+            item = model.pop(TAKING[taking](rng, model))
+            found.remove(item)
+        if rng.random() < 0.02:
+            item = (rng.randrange(-5, 1500),)
+            if item not in model:
+                with pytest.raises(KeyError):
+                    found.remove(item)
+        assert len(found) == len(model)
+        assert found.first() == (model[0] if model else None)
+        if rng.random() < 0.012:
+            kept.append((found, model.copy()))
+            found = found.fork()
+            same_sorted(found, model, rng)
+    assert len(kept) > 30
+    same_sorted(found, model, rng)
+    for old, then in kept:
+        same_sorted(old, then, rng)
+
+
+def test_a_sorted_set_empties_and_fills_again() -> None:
+    """Nothing is left of a full set when its last item has gone, and it can start afresh."""
+    found: Sorted[tuple[int]] = Sorted()
+    for turn in range(3):
+        for i in range(WIDTH * WIDTH + 500):
+            found.add((i,))
+        found = found.fork()
+        for i in range(WIDTH * WIDTH + 500):
+            assert found.first() == (i,)
+            found.remove((i,))
+        assert len(found) == 0
+        assert found.first() is None
+        assert list(found) == [], turn
+        assert list(found.since((5,))) == []
+
+
+def test_since_finds_the_edges_of_one_name() -> None:
+    """A shorter tuple stands before all that begin with it, as `dependents` asks."""
+    found: Sorted[tuple[str, int, str]] = Sorted()
+    edges = [(f"n{a}", b, f"d{b}") for a in range(40) for b in range(30)]
+    for edge in random.Random(1).sample(edges, len(edges)):
+        found.add(edge)
+    for a in range(40):
+        name = f"n{a}"
+        ours = []
+        for edge in found.since((name,)):
+            if edge[0] != name:
+                break
+            ours.append(edge)
+        assert ours == [(name, b, f"d{b}") for b in range(30)]
+    assert list(found.since(("z",))) == []
+
+
+def grown(changes: Callable[[], Any]) -> int:
+    """How many bytes are held once this is done that were not before."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = changes()
+        assert kept
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_kept_copy_costs_the_change_and_not_the_whole() -> None:
+    """Keeping 100 states of a collection of 60,000 costs some kilobytes each, not megabytes."""
+    original: Map[int, int] = Map()
+    row: Sorted[tuple[int]] = Sorted()
+    for i in range(60_000):
+        original[i] = i
+        row.add((i,))
+
+    def maps() -> list[Map[int, int]]:
+        kept = [original]
+        for i in range(100):
+            kept.append(kept[-1].fork())
+            kept[-1][i * 577] = -1
+        return kept
+
+    def rows() -> list[Sorted[tuple[int]]]:
+        kept = [row]
+        for i in range(100):
+            kept.append(kept[-1].fork())
+            kept[-1].remove((i * 577,))
+        return kept
+
+    assert grown(maps) < 100 * 20_000
+    assert grown(rows) < 100 * 20_000

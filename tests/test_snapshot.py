@@ -1,0 +1,391 @@
+"""Snapshots: the same state from fewer lines, or none at all; never another state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from disk import FIXTURES, Disk, Ticks, check_chain, copied, cut_lines, segments, tour, untouched
+from ledger import Walk, told
+
+from eventq import BadValue, Capacity, LinesLost, ReadOnly, Retention, Retry, State, WorkQueue
+from eventq.core import events as e
+from eventq.core.commands import Command, EnqueueAll
+from eventq.core.evolve import replay
+from eventq.storage import snapshot as module
+from eventq.storage.payload import to_json
+from eventq.storage.segments import Cursor
+from eventq.storage.snapshot import load, save, snapshot_path, snapshots
+
+VALUES: list[Any] = [None, 0, 1.5, "\u2028\n\x00", [], {"b": 1, "a": [None, True]}, "null"]
+
+
+class JsonWalk(Walk):
+    """A random queue whose payloads and results are JSON texts, as on disk."""
+
+    def command(self) -> Command:
+        command = super().command()
+        if isinstance(command, EnqueueAll):
+            return EnqueueAll(map(self._as_json, command.tasks))
+        return self._as_json(command)
+
+    def _as_json(self, command: Any) -> Any:
+        for field in ("payload", "result"):
+            if hasattr(command, field):
+                value = to_json("it", self.rng.choice(VALUES))
+                command = attrs.evolve(command, **{field: value})
+        return command
+
+
+def cursor_at(folder: Path, seq: int) -> Cursor:
+    cursor = Cursor(folder, 1)
+    cursor.offset, cursor.seq, cursor.lines = 12_345, seq, seq
+    cursor.hash = hashlib.sha256(str(seq).encode()).hexdigest().encode()
+    return cursor
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_state_comes_back_from_its_snapshot(seed: int, tmp_path: Path) -> None:
+    """Whatever the queue has been through: equal in all that can be asked, and in what follows."""
+    policy: dict[str, Any] = {
+        "retry": Retry(max_attempts=2, max_redrives=1, max_releases=1),
+        "retention": Retention(seed % 4) if seed % 2 else None,
+        "capacity": Capacity(6, "unresolved") if seed % 3 == 0 else None,
+        "pool": ["w0", "w1", "w2"] if seed % 5 == 0 else None,
+    }
+    walk = JsonWalk(seed, **policy)
+    for _ in range(12):
+        state = walk.walk(20).state
+        cursor = cursor_at(tmp_path / "log", state.seq)
+        path = save(tmp_path, state, cursor)
+        assert path == snapshot_path(tmp_path, state.seq)
+        loaded = load(tmp_path, state.seq, tmp_path / "log")
+        assert loaded is not None
+        again, place = loaded
+        assert again == state
+        assert told(again) == told(state)
+        again.check()
+        for field in Cursor.__slots__:
+            assert getattr(place, field) == getattr(cursor, field)
+    before, seq = again, again.seq
+    entries = walk.walk(60).entries[seq:]
+    assert told(replay(before, entries)) == told(walk.ledger.state)
+
+
+def test_every_status_and_field_is_kept(tmp_path: Path) -> None:
+    """Those that nothing can reach yet, too: a delay, an expiry, a key, a pause."""
+    at = datetime(2026, 11, 30, 12, 0, 0, 1, tzinfo=UTC)
+    walk = JsonWalk(0)
+    ledger = walk.ledger
+    for events in (
+        [e.Enqueued("delayed", None, (), "k", 5, at), e.Delayed("delayed", at + timedelta(1))],
+        [e.Enqueued("out", to_json("it", [1])), e.Readied("out")],
+        [e.Started("out", 1, "w", at), e.Renewed("out", at + timedelta(seconds=9))],
+        [e.Enqueued("done"), e.Readied("done"), e.Started("done", 1)],
+        [e.Completed("done", to_json("it", {}))],
+        [e.Enqueued("by hand"), e.Cancelled("by hand", "x"), e.Resolved("by hand")],
+        [e.Enqueued("late", None, ("out",)), e.Paused(), e.Closed()],
+        [e.Reconfigured(attrs.evolve(ledger.state.policy, pool=["v", "w"]))],
+    ):
+        ledger.fold(*events)
+    state = ledger.state
+    save(tmp_path, state, cursor_at(tmp_path, state.seq))
+    loaded = load(tmp_path, state.seq, tmp_path)
+    assert loaded is not None
+    assert told(loaded[0]) == told(state)
+    assert loaded[0].running() == state.running()
+
+
+def small(folder: Path) -> tuple[State, bytes]:
+    """A state with two tasks, and the bytes of its snapshot."""
+    ledger = JsonWalk(0).ledger
+    ledger.tasks(a="", b="a")
+    ledger.start("w")
+    state = ledger.state
+    return state, save(folder, state, cursor_at(folder, state.seq)).read_bytes()
+
+
+def test_no_flipped_bit_gives_another_state(tmp_path: Path) -> None:
+    """A snapshot that was changed is passed over."""
+    state, text = small(tmp_path)
+    path = snapshot_path(tmp_path, state.seq)
+    with path.open("r+b", buffering=0) as file:
+        for byte in range(len(text)):
+            for bit in range(8):
+                os.pwrite(file.fileno(), bytes([text[byte] ^ 1 << bit]), byte)
+                assert load(tmp_path, state.seq, tmp_path) is None
+            os.pwrite(file.fileno(), text[byte : byte + 1], byte)
+    assert load(tmp_path, state.seq, tmp_path) is not None
+
+
+def test_no_part_of_a_snapshot_is_taken_for_it(tmp_path: Path) -> None:
+    """Cut anywhere, with lines lost, doubled or exchanged, or with more behind it."""
+    state, text = small(tmp_path)
+    path = snapshot_path(tmp_path, state.seq)
+    head, one, two = cut_lines(text)
+    others = [text[:size] for size in range(len(text))]
+    others += [head + one, head + two, head + two + one, head + one + one + two, one + two]
+    others += [text + b"\n", text + two, text + b"\0", b"\n" + text, text.replace(b"\n", b"\r\n")]
+    for other in others:
+        path.write_bytes(other)
+        assert load(tmp_path, state.seq, tmp_path) is None
+    path.unlink()
+    assert load(tmp_path, state.seq, tmp_path) is None
+
+
+def resealed(text: bytes, **changes: Any) -> bytes:
+    """The snapshot with other values in its head, and a checksum that fits."""
+    first, rows = text.split(b"\n", 1)
+    head = json.loads(first) | changes | {"checksum": ""}
+    bare = json.dumps(head, separators=(",", ":")).encode()
+    head["checksum"] = hashlib.sha256(bare + b"\n" + rows).hexdigest()
+    return json.dumps(head, separators=(",", ":")).encode() + b"\n" + rows
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reducer": 2},
+        {"reducer": 0},
+        {"reducer": "1"},
+        {"seq": 5},
+        {"policy": {"mood": "good"}},
+        {"policy": {"capacity": {"limit": -1}}},
+        {"policy": {"retry": None}},
+        {"policy": {"pool": "abc"}},
+        {"at": "noon"},
+        {"offset": "12"},
+        {"mood": "good"},
+    ],
+)
+def test_a_snapshot_of_another_eventq_is_passed_over(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    """One with another reducer, or with what this one does not know; its checksum fits."""
+    state, text = small(tmp_path)
+    path = snapshot_path(tmp_path, state.seq)
+    path.write_bytes(resealed(text))
+    assert load(tmp_path, state.seq, tmp_path) is not None
+    path.write_bytes(resealed(text, **changes))
+    assert load(tmp_path, state.seq, tmp_path) is None
+
+
+def test_snapshots_are_found_by_name(tmp_path: Path) -> None:
+    """The newest first; other files are none of ours."""
+    for name in (f"{7:020}.jsonl", f"{30:020}.jsonl", "8.jsonl", f"{9:020}.tmp", "README"):
+        (tmp_path / name).touch()
+    assert snapshots(tmp_path) == [30, 7]
+    assert snapshots(tmp_path / "missing") == []
+
+
+# Opening from one.
+
+
+@pytest.fixture
+def toured(tmp_path: Path) -> tuple[Path, State]:
+    """A queue of many segments with a snapshot in its midst, and its state."""
+    path = tmp_path / "q"
+    tour(path)
+    with WorkQueue.open(path, clock=Ticks(datetime(2026, 12, 1, tzinfo=UTC))) as q:
+        made = q.snapshot()
+        assert made == snapshot_path(path / "snapshots", 35)
+        q.enqueue("new", {"n": 1})
+        q.start("w")
+        state = q.state
+    return path, state
+
+
+def test_a_queue_opens_from_its_snapshot_and_the_tail(toured: tuple[Path, State]) -> None:
+    """What stands before is not read: not even when it is damaged, or has been moved away."""
+    path, state = toured
+    assert len(segments(path)) == 4
+    for file in segments(path)[:-1]:
+        file.chmod(0o600)
+        file.write_bytes(b"not a line\n")
+    for step in ("damaged", "gone"):
+        for read_only in (True, False):
+            with WorkQueue.open(path, read_only=read_only) as q:
+                assert q.state == state, step
+                assert told(q.state) == told(state)
+                assert q.at(35).seq == 35
+                assert q.at(36) == q.at(36)
+                q.state.check()
+        for file in segments(path)[:-1]:
+            file.unlink()
+    with WorkQueue.open(path) as q:
+        q.enqueue("more")
+        assert q.state.seq == 38
+
+
+def test_a_state_from_a_snapshot_is_that_of_the_whole_log(toured: tuple[Path, State]) -> None:
+    """At its seq and at all later ones, and with what is appended then."""
+    path, state = toured
+    with WorkQueue.open(path) as q:
+        entries = list(q.entries())
+        for seq in range(30, 38):
+            assert told(q.at(seq)) == told(replay(State(), entries[:seq]))
+        assert told(q.state) == told(state) == told(replay(State(), entries))
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "foreign", "folder"])
+def test_a_damaged_snapshot_is_passed_over_for_an_older_one_or_the_log(
+    damage: str, toured: tuple[Path, State]
+) -> None:
+    """And nothing is lost by it, nor is anything said."""
+    path, state = toured
+    newest = snapshot_path(path / "snapshots", 35)
+    text = newest.read_bytes()
+    other = copied(FIXTURES / "good", path.parent / "other")
+    with WorkQueue.open(other) as q:
+        foreign = q.snapshot().read_bytes()
+    newest.unlink()
+    if damage == "folder":
+        newest.mkdir()
+    else:
+        wrong = {"cut": text[:-5], "flipped": text.replace(b"late", b"lade"), "empty": b""}
+        newest.write_bytes(wrong.get(damage, foreign))
+        assert newest.read_bytes() != text
+    with WorkQueue.open(path, read_only=True) as q:
+        assert q.state == state
+        assert q.at(36).seq == 36
+
+
+def test_a_snapshot_ahead_of_its_log_means_lost_lines(toured: tuple[Path, State]) -> None:
+    """A log cut between two lines looks whole; the snapshot knows better, and how many."""
+    path, _ = toured
+    with WorkQueue.open(path) as q:
+        q.snapshot()
+    file = segments(path)[-1]
+    all_lines = cut_lines(file.read_bytes())
+    for count in range(1, len(all_lines)):
+        file.write_bytes(b"".join(all_lines[:-count]))
+        with untouched(path):
+            for read_only in (True, False):
+                with pytest.raises(LinesLost, match=f": {count} entr") as caught:
+                    WorkQueue.open(path, read_only=read_only)
+                assert caught.value.lost == count
+                assert f"ends with entry {37 - count}," in str(caught.value)
+    file.unlink()
+    with pytest.raises(LinesLost):
+        WorkQueue.open(path, read_only=True)
+    for file in segments(path):
+        file.unlink()
+    with pytest.raises(LinesLost) as caught:
+        WorkQueue.open(path)
+    assert caught.value.lost == 37
+    for kept in (path / "snapshots").glob("*.jsonl"):
+        kept.unlink()
+    with WorkQueue.open(path) as q:
+        assert q.state.seq == 1
+
+
+def test_half_a_line_less_is_a_lost_line_too(toured: tuple[Path, State]) -> None:
+    """A torn tail is mended only where no snapshot rests on it; only a newline is put back."""
+    path, state = toured
+    with WorkQueue.open(path) as q:
+        q.snapshot()
+    file = segments(path)[-1]
+    text = file.read_bytes()
+    file.write_bytes(text[:-2])
+    with untouched(path), pytest.raises(LinesLost, match="1 entr"):
+        WorkQueue.open(path)
+    file.write_bytes(text[:-1])
+    with WorkQueue.open(path) as q:
+        assert q.state == state
+    assert file.read_bytes() == text
+
+
+# Taking one.
+
+
+def test_the_log_is_synced_before_a_snapshot_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the entry that it was taken after; then the snapshot, then its name."""
+    path = tmp_path / "q"
+    disk = Disk(monkeypatch)
+    with WorkQueue.open(path) as q, WorkQueue.open(path) as other:
+        other._log.sync = lambda seq: None  # type: ignore[method-assign]  # killed before it
+        other.enqueue("a")
+        real = Path.rename
+
+        def rename(self: Path, target: Path) -> Path:
+            disk.did.append(("rename", target.name))
+            return real(self, target)
+
+        monkeypatch.setattr(Path, "rename", rename)
+        disk.did.clear()
+        q.snapshot()
+        assert [call for call, _ in disk.did] == ["fdatasync", "fsync", "rename", "fsync"]
+        assert [name for _, name in disk.did][2:] == [f"{2:020}.jsonl", "snapshots"]
+
+
+def test_snapshots_are_taken_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When enough was written since the last; unless the handle was told not to."""
+    monkeypatch.setattr("eventq.workqueue.SNAPSHOT_BYTES", 2000)
+    monkeypatch.setattr("eventq.workqueue.TASK_BYTES", 10)
+    for name, wanted in (("with", True), ("without", False)):
+        path = tmp_path / name
+        with WorkQueue.open(path, snapshots=wanted, segment_bytes=3000) as q:
+            for _ in range(60):
+                q.enqueue()
+            state = q.state
+        taken = snapshots(path / "snapshots")
+        assert bool(taken) == wanted
+        assert len(taken) < 20
+        for seq in taken:
+            loaded = load(path / "snapshots", seq, path / "log")
+            assert loaded is not None
+            with WorkQueue.open(path, read_only=True) as q:
+                assert told(loaded[0]) == told(replay(State(), list(q.entries())[:seq]))
+                assert q.state == state
+
+
+def test_threads_may_take_the_same_snapshot(tmp_path: Path) -> None:
+    """Each writes aside, under a name of its own."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        for _ in range(3):
+            q.enqueue()
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(lambda _: q.snapshot(), range(64)))
+        assert set(made) == {snapshot_path(path / "snapshots", 4)}
+        assert [file.name for file in (path / "snapshots").iterdir()] == [f"{4:020}.jsonl"]
+        assert load(path / "snapshots", 4, path / "log") is not None
+
+
+def test_who_may_take_no_snapshot(tmp_path: Path) -> None:
+    """A reader, and a queue in memory."""
+    tour(tmp_path / "q")
+    with (
+        untouched(tmp_path),
+        WorkQueue.open(tmp_path / "q", read_only=True) as q,
+        pytest.raises(ReadOnly),
+    ):
+        q.snapshot()
+    with pytest.raises(BadValue, match="in memory"):
+        WorkQueue.in_memory().snapshot()
+
+
+def test_a_snapshot_goes_on_in_the_right_segment(tmp_path: Path) -> None:
+    """Also when it was taken just before, or just behind, the roll to the next."""
+    path = tmp_path / "q"
+    rng = random.Random(1)
+    state = State()
+    for i in range(12):
+        with WorkQueue.open(path, segment_bytes=700) as q:
+            assert state in (State(), q.state)
+            for j in range(rng.randint(0, 3)):
+                q.enqueue(f"t{i}.{j}")
+            q.snapshot()
+            state = q.state
+    assert len(check_chain(path)) == state.seq
+    assert module.REDUCER == 1

@@ -1,0 +1,299 @@
+"""Why a task does not run: one answer of a fixed list, and the chain that leads to its root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk import untouched
+from ledger import Ledger, Walk
+from terminal import eventq, everything, nightly
+
+from eventq import Retention, Status, WorkQueue
+from eventq.core.commands import Cancel, Enqueue, Release
+from eventq.core.events import Delayed, Enqueued, Paused
+from eventq.core.lifecycle import FINISHED, ROOTS
+from eventq.queries.why import Kind, Step, Why, why
+
+S = Status
+
+ENDS = {
+    S.ABSENT: {Kind.UNKNOWN},
+    S.PENDING: {Kind.NEEDS, Kind.MISSING},
+    S.READY: {Kind.UNASKED},
+    S.RUNNING: {Kind.RUNNING},
+    S.SUCCEEDED: {Kind.SUCCEEDED},
+    S.DEAD: {Kind.DEAD},
+    S.PARKED: {Kind.PARKED},
+    S.BLOCKED: {Kind.BLOCKED},
+    S.CANCELLED: {Kind.CANCELLED},
+}
+
+
+def kinds(answer: Why) -> list[Kind]:
+    return [step.kind for step in answer.steps]
+
+
+def way(answer: Why) -> list[str]:
+    return [step.task for step in answer.steps]
+
+
+# The fixed list.
+
+
+def test_a_pending_task_needs_what_has_not_succeeded() -> None:
+    """The chain goes through the first, as written; all are told."""
+    ledger = Ledger().tasks(a="", b="", c="a b")
+    answer = why(ledger.state, "c")
+    assert kinds(answer) == [Kind.NEEDS, Kind.UNASKED]
+    assert way(answer) == ["c", "a"]
+    assert answer.steps[0].needs == ("a", "b")
+    ledger.succeed("a")
+    assert way(why(ledger.state, "c")) == ["c", "b"]
+    assert why(ledger.state, "c").steps[0].needs == ("b",)
+
+
+def test_a_pending_task_needs_what_nobody_has_enqueued() -> None:
+    """The nearest such id counts, whatever stands before it: nothing else needs a person."""
+    ledger = Ledger().tasks(a="", near="a ghost", far="a near")
+    answer = why(ledger.state, "near")
+    assert kinds(answer) == [Kind.MISSING, Kind.UNKNOWN]
+    assert way(answer) == ["near", "ghost"]
+    answer = why(ledger.state, "far")
+    assert kinds(answer) == [Kind.NEEDS, Kind.MISSING, Kind.UNKNOWN]
+    assert way(answer) == ["far", "near", "ghost"]
+    assert answer.root == Step("ghost", S.ABSENT, Kind.UNKNOWN)
+
+
+def test_a_forgotten_dependency_is_like_one_that_nobody_has_enqueued() -> None:
+    """The state knows it no more; the log does."""
+    ledger = Ledger(retention=Retention(0)).tasks(a="").succeed("a").tasks(b="")
+    ledger.start()
+    ledger.tasks(c="a")
+    assert kinds(why(ledger.state, "c")) == [Kind.MISSING, Kind.UNKNOWN]
+
+
+def test_a_ready_task_waits_for_a_worker_to_ask() -> None:
+    """And says how many stand before it in the line."""
+    ledger = Ledger().tasks(a="", b="", c="")
+    assert [why(ledger.state, name).root.ahead for name in "abc"] == [0, 1, 2]
+    assert why(ledger.state, "b").kind is Kind.UNASKED
+    ledger.do(Release(ledger.start()))
+    assert [why(ledger.state, name).root.ahead for name in "abc"] == [0, 1, 2]
+
+
+def test_a_running_task_names_its_lease() -> None:
+    """With worker and attempt."""
+    ledger = Ledger().tasks(a="", b="a")
+    lease = ledger.start("w1")
+    answer = why(ledger.state, "b")
+    assert kinds(answer) == [Kind.NEEDS, Kind.RUNNING]
+    assert answer.root.lease is not None
+    assert (answer.root.lease.id, answer.root.lease.worker) == (lease, "w1")
+    assert answer.root.lease.attempt == 1
+
+
+def test_a_blocked_task_names_the_root_and_the_way_to_it() -> None:
+    """Through the first dependency, as written, that is a root or BLOCKED."""
+    ledger = Ledger().tasks(ok="", one="", two="", mid="ok two one", low="mid", lower="ok low")
+    ledger.kill("one", "two")
+    answer = why(ledger.state, "lower")
+    assert kinds(answer) == [Kind.BLOCKED, Kind.BLOCKED, Kind.BLOCKED, Kind.DEAD]
+    assert way(answer) == ["lower", "low", "mid", "two"]
+    assert answer.root.task == ledger.state.root("lower")
+    assert answer.root.reason == "failed after 1 attempts: boom"
+
+
+def test_dead_and_parked_tasks_say_why() -> None:
+    """Each is its own root."""
+    ledger = Ledger().tasks(a="").kill("a")
+    (step,) = why(ledger.state, "a").steps
+    assert (step.kind, step.reason, step.error) == (
+        Kind.DEAD,
+        "failed after 1 attempts: boom",
+        "boom",
+    )
+
+
+def test_finished_tasks_say_so() -> None:
+    """With the error of the one that was cancelled."""
+    ledger = Ledger().tasks(a="", b="").succeed("a").do(Cancel("b", None, "too old"))
+    assert kinds(why(ledger.state, "a")) == [Kind.SUCCEEDED]
+    assert why(ledger.state, "b").root.error == "too old"
+
+
+def test_a_delayed_task_says_until_when_and_a_paused_queue_that_it_is() -> None:
+    """Though no command of today leads there, a log may."""
+    ledger = Ledger(check=False).tasks(b="")
+    until = ledger.at.replace(hour=20)
+    ledger.fold(Enqueued("a"), Delayed("a", until), Paused())
+    answer = why(ledger.state, "a")
+    assert (answer.kind, answer.root.until) == (Kind.UNTIL, until)
+    assert why(ledger.state, "b").kind is Kind.PAUSED
+
+
+def test_an_id_that_nobody_has_enqueued_is_unknown() -> None:
+    """The log may know more."""
+    assert kinds(why(Ledger().state, "a")) == [Kind.UNKNOWN]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_task_has_an_answer_wherever_it_stands(seed: int) -> None:
+    """A chain of tasks that need each other, from the task to what would set it all in motion."""
+    walk = Walk(seed, retention=Retention(1))
+    for _ in range(150):
+        walk.step()
+        state = walk.ledger.state
+        for name in [*walk.ids, "ghost"]:
+            answer = why(state, name)
+            assert answer.task == name
+            for step, after in zip(answer.steps, [*answer.steps[1:], None], strict=True):
+                record = state.record(step.task)
+                assert step.status is (S.ABSENT if record is None else record.status)
+                assert step.kind in ENDS[step.status]
+                assert step.on == (None if after is None else after.task)
+                assert after is None or (record is not None and after.task in record.task.after)
+            first, root = answer.steps[0], answer.root
+            if first.status is S.BLOCKED:
+                assert root.task == state.root(name)
+                assert root.status in ROOTS
+            if first.status in FINISHED | ROOTS | {S.READY, S.RUNNING}:
+                assert answer.steps == (root,)
+            if first.status is S.PENDING:
+                assert root.status in {S.ABSENT, S.READY, S.RUNNING}
+
+
+def test_a_chain_of_any_length_is_walked_in_one_go() -> None:
+    """No recursion, and each task is looked at once or twice."""
+    ledger = Ledger(check=False)
+    for number in range(20_000):
+        ledger(Enqueue(f"t{number}", None, [f"t{number + 1}"]))
+    answer = why(ledger.state, "t0")
+    assert len(answer.steps) == 20_001
+    assert answer.root == Step("t20000", S.ABSENT, Kind.UNKNOWN)
+
+
+# eventq why
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A queue in which every kind of answer stands."""
+    return everything(tmp_path_factory.mktemp("why") / "queue")
+
+
+SAID = {
+    "parked": "parked is parked, a person must look: failed after 1 attempts: bad input",
+    "under-parked": "under-parked is blocked by parked, which is parked, a person must look: "
+    "failed after 1 attempts: bad input",
+    "running": "running is running under lease 14, attempt 1, by w2",
+    "after-running": "after-running needs ghost2, which nobody has enqueued",
+    "after-ghost": "after-ghost needs ghost, which nobody has enqueued",
+    "far": "far needs after-ghost, which waits for ghost, which nobody has enqueued",
+    "ready": "ready is ready, but no worker has asked",
+    "ready-too": "ready-too is ready (1 task before it in the line), but no worker has asked",
+    "cancelled": "cancelled was cancelled (entry 17, 2026-11-30 12:00:17Z by alice): not needed",
+    "under-cancelled": "under-cancelled is blocked by cancelled, which was cancelled "
+    "(entry 17, 2026-11-30 12:00:17Z by alice): not needed",
+    "gone": "gone is unknown to the queue since it was forgotten (entry 8); "
+    "before that it had succeeded (entry 7, 2026-11-30 12:00:07Z by w1)",
+    "after-gone": "after-gone needs gone, which nobody has enqueued since it was forgotten "
+    "(entry 8); before that it had succeeded (entry 7, 2026-11-30 12:00:07Z by w1)",
+}
+
+
+@pytest.mark.parametrize("task", SAID)
+def test_why_says_it_in_one_sentence(queue: Path, task: str) -> None:
+    """The first line; as JSON it is the field `message`."""
+    with untouched(queue):
+        ran = eventq("why", task, "--queue", queue)
+        value = eventq("why", task, "--queue", queue, "--json").value
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == SAID[task]
+    assert value["message"] == SAID[task]
+    assert list(value) == ["seq", "task", "kind", "root", "message", "steps", "ended"]
+    assert value["steps"][0]["task"] == task
+    assert value["steps"][-1]["task"] == value["root"]
+    assert value["kind"] == value["steps"][0]["kind"]
+    assert list(value["steps"][0]) == [
+        *("task", "status", "kind", "on", "needs", "ahead"),
+        *("reason", "error", "until", "lease", "worker"),
+    ]
+
+
+NEXT = {
+    "parked": ["history parked", "redrive parked"],
+    "under-parked": ["history parked", "redrive parked"],
+    "under-cancelled": ["restore cancelled"],
+    "cancelled": ["restore cancelled"],
+    "running": ["history running"],
+    "far": ["cancel after-ghost"],
+    "gone": ["history gone"],
+}
+
+
+@pytest.mark.parametrize("task", NEXT)
+def test_why_says_what_to_type_next(queue: Path, task: str) -> None:
+    """Each with the queue, ready to be copied; operators' commands with a place for the reason."""
+    out = eventq("why", task, "--queue", queue).out
+    typed = [line.strip() for line in out.splitlines() if line.startswith("  eventq ")]
+    why_text = {"history": "", "redrive": ' --why "..."'}
+    assert typed == [
+        f"eventq {words} --queue {queue}{why_text.get(words.split()[0], why_text['redrive'])}"
+        for words in NEXT[task]
+    ]
+
+
+def test_why_tells_the_links_of_a_chain_and_what_else_is_needed(tmp_path: Path) -> None:
+    """From the task upwards."""
+    path = nightly(tmp_path / "queue")
+    out = eventq("why", "report", "--queue", path).out.splitlines()
+    assert out[:3] == [
+        "report is blocked by fetch, which is dead: failed after 1 attempts: HTTP 503",
+        "  report (BLOCKED) needs parse",
+        "  parse (BLOCKED) needs fetch",
+    ]
+    with WorkQueue.open(path) as q:
+        q.enqueue("mail", after=["ghost", "fetch", *(f"g{i}" for i in range(9))])
+    out = eventq("why", "mail", "--queue", path).out.splitlines()
+    assert out[1] == "  mail also needs ghost, g0, g1, g2, g3 and 5 more"
+
+
+def test_why_answers_for_any_moment_of_the_past(queue: Path) -> None:
+    """As the queue stood then, and with what the log knew then."""
+    ran = eventq("why", "after-gone", "--queue", queue, "--at", 9)
+    assert ran.out.splitlines()[0] == SAID["after-gone"]
+    ran = eventq("why", "gone", "--queue", queue, "--at", 5)
+    assert ran.out.splitlines()[0] == "gone is ready, but no worker has asked"
+    ran = eventq("why", "gone", "--queue", queue, "--at", 6, "--json")
+    assert (ran.value["kind"], ran.value["seq"]) == ("running", 6)
+    assert eventq("why", "gone", "--queue", queue, "--at", 4).code == 3
+    assert eventq("why", "gone", "--queue", queue, "--at", 99).code == 3
+
+
+def test_why_of_an_unknown_id_says_what_may_have_been_meant(queue: Path) -> None:
+    """Exit 3, in words and as JSON."""
+    ran = eventq("why", "parkd", "--queue", queue)
+    assert ran.code == 3
+    assert ran.err.splitlines() == [
+        "eventq: cannot say why 'parkd': no task has this id",
+        "eventq: did you mean 'parked'?",
+    ]
+    error = eventq("why", "parkd", "--queue", queue, "--json").error
+    assert (error["error"], error["task"], error["exit"]) == ("unknown_task", "parkd", 3)
+
+
+def test_why_of_an_id_that_nobody_has_enqueued_says_who_waits_for_it(queue: Path) -> None:
+    """Exit 3: it is no task; `status` leads to the one that waits."""
+    ran = eventq("why", "ghost", "--queue", queue)
+    assert ran.code == 3
+    assert "eventq: nobody has enqueued it, and 'after-ghost' waits for it" in ran.err
+
+
+def test_status_leads_to_a_task_that_why_can_answer_for(tmp_path: Path) -> None:
+    """Also where all that is stuck waits for an id that nobody has enqueued."""
+    path = tmp_path / "queue"
+    with WorkQueue.open(path) as q:
+        q.enqueue("b", after=["a"])
+    out = eventq("status", "--queue", path).out
+    assert out.endswith(f"next: eventq why b --queue {path}\n")
