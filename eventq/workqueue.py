@@ -42,8 +42,6 @@ from eventq.core.commands import (
     Resume,
     Start,
     Tick,
-    check_name,
-    storable,
 )
 from eventq.core.decide import decide
 from eventq.core.errors import BadValue, Refusal
@@ -54,6 +52,7 @@ from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry, seconds
 from eventq.core.record import DeadLetter, Lease, Task
 from eventq.core.select import Select
 from eventq.core.state import State
+from eventq.core.values import check_name, storable
 from eventq.storage.errors import NotAQueue, ReadOnly
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog

@@ -7,9 +7,8 @@ decided again.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Hashable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -29,10 +28,23 @@ from eventq.core.events import (
 )
 from eventq.core.policy import A_MOMENT, Policy, at_least, length, seconds
 from eventq.core.select import Select
+from eventq.core.values import (
+    a_kind,
+    a_worker,
+    dependencies,
+    ids,
+    in_utc,
+    named,
+    optional_name,
+    optional_text,
+    optional_time,
+    own_id,
+    storable,
+    text,
+)
 
 __all__ = [
     "COMMANDS",
-    "NAME_LIMIT",
     "OF_THE_QUEUE",
     "Cancel",
     "Close",
@@ -55,130 +67,24 @@ __all__ = [
     "Resume",
     "Start",
     "Tick",
-    "check_name",
     "command",
-    "storable",
 ]
 
-NAME_LIMIT = 512
-"""How many bytes of UTF-8 an id, a key or the name of a worker may have."""
-
-
-def check_name(what: str, value: object) -> None:
-    """Raise BadValue unless the value is a non-empty text of at most 512 bytes without controls."""
-    if type(value) is not str:
-        raise BadValue(f"{what} must be a text, not {value!r}")
-    if value.isascii() and value.isprintable() and 0 < len(value) <= NAME_LIMIT:
-        return
-    if not value:
-        raise BadValue(f"{what} must not be empty")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise BadValue(f"{what} {value[:40]!r} holds a lone surrogate, which no log can") from None
-    if size > NAME_LIMIT:
-        raise BadValue(f"{what} {value[:40]!r}... has {size} bytes; at most {NAME_LIMIT} fit")
-    for character in value:
-        if unicodedata.category(character) == "Cc":
-            raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
-
-
-def storable(text: str | None) -> str | None:
-    """The text with lone surrogates spelled out, so that a failure can always be recorded."""
-    if type(text) is not str or text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _named(what: str) -> Any:
-    def check(instance: object, attribute: Any, value: object) -> None:
-        check_name(what, value)
-
-    return check
-
-
-def _own_id(instance: object, attribute: Any, value: object) -> None:
-    if value is None:
-        return
-    check_name("a task's id", value)
-    assert isinstance(value, str)
-    if value.startswith("#"):
-        raise BadValue(
-            f"a task's id must not start with '#', as {value!r} does: the queue makes such ids"
-        )
-
-
-def _dependencies(value: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(value, str | bytes):
-        raise BadValue(f"after must be a collection of ids, not the text {value!r}")
-    try:
-        return tuple(dict.fromkeys(value))
-    except TypeError as error:
-        raise BadValue(f"after must be a collection of ids: {error}") from None
-
-
-def _check_dependencies(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
-    for dependency in value:
-        check_name("an id in after", dependency)
-
-
-def _worker(instance: object, attribute: Any, value: object) -> None:
-    if isinstance(value, str):
-        check_name("the name of a worker", value)
-    else:
-        try:
-            hash(value)
-        except TypeError:
-            raise BadValue(f"a worker must be hashable, not {value!r}") from None
-
-
-def _optional_text(instance: object, attribute: Any, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise BadValue(f"{attribute.name} must be a text or None, not {value!r}")
-
-
-def _text(instance: object, attribute: Any, value: object) -> None:
-    if not isinstance(value, str):
-        raise BadValue(f"{attribute.name} must be a text, not {value!r}")
-
-
-def _kind(instance: object, attribute: Any, value: object) -> None:
-    if value not in ("retryable", "permanent"):
-        raise BadValue(f"kind must be 'retryable' or 'permanent', not {value!r}")
-
-
-def _optional_name(instance: object, attribute: Any, value: object) -> None:
-    if value is not None:
-        check_name(f"a {attribute.name}", value)
-
-
-def _utc(value: object) -> object:
-    """The same moment, told in UTC, as the log does."""
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC)
-    return value
-
-
-def _optional_time(instance: object, attribute: Any, value: object) -> None:
-    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
-        raise BadValue(f"{attribute.name} must be a datetime with its time zone, not {value!r}")
-
-
-def _select(instance: object, attribute: Any, value: Any) -> None:
-    if not isinstance(value, Select):
-        raise BadValue(f"select must be a Select, not {value!r}")
-
-
-def _policy(instance: object, attribute: Any, value: Any) -> None:
-    if not isinstance(value, Policy):
-        raise BadValue(f"policy must be a Policy, not {value!r}")
-
-
-_lease = at_least(1)
+a_lease = at_least(1)
 
 
 def _lease_for() -> Any:
     return field(default=None, converter=seconds, validator=length(A_MOMENT, optional=True))
+
+
+def _of(kind: type) -> Any:
+    """A validator: a value of this class."""
+
+    def check(instance: object, attribute: Any, value: object) -> None:
+        if not isinstance(value, kind):
+            raise BadValue(f"{attribute.name} must be a {kind.__name__}, not {value!r}")
+
+    return check
 
 
 @frozen
@@ -215,7 +121,7 @@ class Open(Command):
     """Begin a log: always the first command."""
 
     do = "open"
-    queue: str = field(validator=_named("the id of a queue"))
+    queue: str = field(validator=named("the id of a queue"))
     policy: Policy = field(factory=Policy)
 
     @classmethod
@@ -249,16 +155,14 @@ class Enqueue(Command):
     """
 
     do = "enqueue"
-    id: str | None = field(default=None, validator=_own_id)
+    id: str | None = field(default=None, validator=own_id)
     payload: Any = None
-    after: tuple[str, ...] = field(
-        default=(), converter=_dependencies, validator=_check_dependencies
-    )
-    key: str | None = field(default=None, kw_only=True, validator=_optional_name)
+    after: tuple[str, ...] = field(default=(), converter=dependencies, validator=ids)
+    key: str | None = field(default=None, kw_only=True, validator=optional_name)
     max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True, validator=_max_attempts)
 
     not_before: datetime | None = field(
-        default=None, kw_only=True, converter=_utc, validator=_optional_time
+        default=None, kw_only=True, converter=in_utc, validator=optional_time
     )
 
     @classmethod
@@ -313,7 +217,7 @@ class Start(Command):
 
     do = "start"
     asks = ("worker", "lease_for")
-    worker: Hashable = field(default=None, validator=_worker)
+    worker: Hashable = field(default=None, validator=a_worker)
     lease_for: timedelta | None = _lease_for()
 
     @classmethod
@@ -327,7 +231,7 @@ class Complete(Command):
 
     do = "complete"
     asks = ("lease",)
-    lease: int = field(validator=_lease)
+    lease: int = field(validator=a_lease)
     result: Any = None
 
     @classmethod
@@ -341,9 +245,9 @@ class CompleteAndStart(Command):
 
     do = "complete_and_start"
     asks = ("lease", "worker", "lease_for")
-    lease: int = field(validator=_lease)
+    lease: int = field(validator=a_lease)
     result: Any = None
-    worker: Hashable = field(default=None, validator=_worker)
+    worker: Hashable = field(default=None, validator=a_worker)
     lease_for: timedelta | None = _lease_for()
 
     @classmethod
@@ -361,9 +265,9 @@ class Fail(Command):
 
     do = "fail"
     asks = ("lease", "retry_after")
-    lease: int = field(validator=_lease)
-    error: str = field(default="", converter=storable, validator=_text)
-    kind: Kind = field(default="retryable", validator=_kind)
+    lease: int = field(validator=a_lease)
+    error: str = field(default="", converter=storable, validator=text)
+    kind: Kind = field(default="retryable", validator=a_kind)
     retry_after: timedelta | None = field(
         default=None, converter=seconds, validator=length(timedelta(0), optional=True)
     )
@@ -384,7 +288,7 @@ class Renew(Command):
 
     do = "renew"
     asks = ("lease", "lease_for")
-    lease: int = field(validator=_lease)
+    lease: int = field(validator=a_lease)
     lease_for: timedelta | None = _lease_for()
 
     @classmethod
@@ -398,7 +302,7 @@ class Release(Command):
 
     do = "release"
     asks = ("lease",)
-    lease: int = field(validator=_lease)
+    lease: int = field(validator=a_lease)
 
     @classmethod
     def again(cls, entry: Entry) -> Release:
@@ -418,7 +322,7 @@ class Redrive(Command):
 
     do = "redrive"
     operator = True
-    task: str = field(validator=_named("a task's id"))
+    task: str = field(validator=named("a task's id"))
 
     @classmethod
     def again(cls, entry: Entry) -> Redrive:
@@ -432,7 +336,7 @@ class RedriveAll(Command):
     do = "redrive_all"
     asks = ("select",)
     operator = True
-    select: Select = field(validator=_select)
+    select: Select = field(validator=_of(Select))
 
     @classmethod
     def again(cls, entry: Entry) -> RedriveAll:
@@ -446,9 +350,9 @@ class Cancel(Command):
     do = "cancel"
     asks = ("lease",)
     operator = True
-    task: str = field(validator=_named("a task's id"))
+    task: str = field(validator=named("a task's id"))
     lease: int | None = field(default=None, validator=at_least(1, optional=True))
-    error: str | None = field(default=None, converter=storable, validator=_optional_text)
+    error: str | None = field(default=None, converter=storable, validator=optional_text)
 
     @classmethod
     def again(cls, entry: Entry) -> Cancel:
@@ -462,7 +366,7 @@ class Restore(Command):
 
     do = "restore"
     operator = True
-    task: str = field(validator=_named("a task's id"))
+    task: str = field(validator=named("a task's id"))
 
     @classmethod
     def again(cls, entry: Entry) -> Restore:
@@ -475,7 +379,7 @@ class Resolve(Command):
 
     do = "resolve"
     operator = True
-    task: str = field(validator=_named("a task's id"))
+    task: str = field(validator=named("a task's id"))
 
     @classmethod
     def again(cls, entry: Entry) -> Resolve:
@@ -520,7 +424,7 @@ class Reconfigure(Command):
 
     do = "reconfigure"
     operator = True
-    policy: Policy = field(validator=_policy)
+    policy: Policy = field(validator=_of(Policy))
 
     @classmethod
     def again(cls, entry: Entry) -> Reconfigure:
