@@ -25,8 +25,9 @@ from eventq.core.errors import (
 )
 from eventq.core.events import Entry
 from eventq.core.lifecycle import Status
-from eventq.core.policy import Capacity, Policy, Retention, Retry
+from eventq.core.policy import Backoff, Capacity, Keys, Policy, Retention, Retry
 from eventq.core.record import DeadLetter, Lease, Task
+from eventq.core.select import Select
 from eventq.core.state import State
 from eventq.storage.errors import (
     HandleFinished,
@@ -39,6 +40,7 @@ from eventq.storage.errors import (
 from eventq.workqueue import WorkQueue
 
 __all__ = [
+    "Backoff",
     "BadValue",
     "Capacity",
     "CycleError",
@@ -48,6 +50,7 @@ __all__ = [
     "EventqError",
     "HandleFinished",
     "ImpossibleEvent",
+    "Keys",
     "Lease",
     "LinesLost",
     "LogDamaged",
@@ -61,6 +64,7 @@ __all__ = [
     "Refusal",
     "Retention",
     "Retry",
+    "Select",
     "StaleLease",
     "State",
     "Status",

@@ -1,79 +1,50 @@
-"""WorkQueue: the one object that remembers.
-
-It does everything in this order: catch up with the log, decide (into a new state), append, keep
-the state, sync, answer. If the write fails, the memory has not moved; if the sync fails, the
-handle is finished and answers nothing more.
-"""
+"""WorkQueue: the one object that remembers, with a method for each thing that can be asked."""
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Hashable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
 
 from attrs import evolve as with_changes
-from attrs import fields
 
 from eventq.core.commands import (
     OF_THE_QUEUE,
     Cancel,
     Close,
-    Command,
     Complete,
     CompleteAndStart,
     Enqueue,
     EnqueueAll,
     Fail,
-    Open,
+    Pause,
+    Reconfigure,
     Redrive,
+    RedriveAll,
     Release,
+    Renew,
     Reopen,
+    Resolve,
     Restore,
+    Resume,
     Start,
     Tick,
-    check_name,
-    storable,
 )
-from eventq.core.decide import decide
 from eventq.core.errors import BadValue
-from eventq.core.events import Enqueued, Entry, Event, Kind, Started, TaskEvent
-from eventq.core.evolve import replay
-from eventq.core.policy import Capacity, Policy, Retention, Retry
-from eventq.core.record import DeadLetter, Lease, Task
+from eventq.core.events import Enqueued, Event, Kind, Redriven, Started, TaskEvent
+from eventq.core.lifecycle import Status
+from eventq.core.policy import Policy, seconds
+from eventq.core.record import Lease, Task
+from eventq.core.select import Select
 from eventq.core.state import State
-from eventq.storage.errors import NotAQueue, ReadOnly
-from eventq.storage.log import SEGMENT_BYTES, Log
-from eventq.storage.memory import MemoryLog
-from eventq.storage.segments import Cursor
+from eventq.core.values import check_name
+from eventq.handle import Handle
 
 __all__ = ["WorkQueue"]
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-class _NotTold:
-    def __repr__(self) -> str:
-        return "as in the log"
-
-
-NOT_TOLD: Any = _NotTold()
-"""Says that `open` takes this part of the policy from the log (or from the defaults)."""
-
-SNAPSHOT_BYTES = 8 * 1024 * 1024
-"""How much log there must be at least behind a snapshot before the next is taken unasked."""
-
-TASK_BYTES = 250
-"""About what a snapshot writes for a task."""
-
-
-class WorkQueue:
+class WorkQueue(Handle):
     """A work queue whose whole state is one log. Open it with `open` or `in_memory`.
 
     Every method that asks something of the queue raises a `Refusal` where the rules refuse it,
@@ -81,196 +52,29 @@ class WorkQueue:
     `why` is what an operator says about it; both are kept in the log.
     """
 
-    def __init__(
-        self,
-        log: Log | MemoryLog,
-        state: State,
-        *,
-        by: str | None = None,
-        clock: Callable[[], datetime] = _utc_now,
-        snapshots: bool = True,
-    ) -> None:
-        """Not for callers: use `open` or `in_memory`."""
-        self._log = log
-        self._state = state
-        self._by = by
-        self._clock = clock
-        self._read_at = time.monotonic()
-        self._snapshots = snapshots
-
-    @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        capacity: Capacity | None = NOT_TOLD,
-        pool: Iterable[str] | None = NOT_TOLD,
-        retry: Retry = NOT_TOLD,
-        retention: Retention | None = NOT_TOLD,
-        by: str | None = None,
-        read_only: bool = False,
-        clock: Callable[[], datetime] = _utc_now,
-        segment_bytes: int = SEGMENT_BYTES,
-        snapshots: bool = True,
-    ) -> Self:
-        """The queue in this directory, which is made if it is not there.
-
-        What is not told of the policy is taken from the log; what is told and differs from it
-        is refused with BadValue. `read_only` needs no lock and changes nothing. `clock` gives
-        the time, with its zone. `segment_bytes` is how large one file of the log grows, and
-        `snapshots` whether snapshots are taken unasked. Raises NotAQueue, LogDamaged, LogNewer,
-        LinesLost, OSError.
-        """
-        told = _policy(capacity=capacity, pool=pool, retry=retry, retention=retention)
-        for worker in told.get("pool") or ():
-            check_name("the name of a worker", worker)
-        if by is not None:
-            check_name("by", by)
-        log = Log(Path(path), read_only=read_only, segment_bytes=segment_bytes)
-        try:
-            queue = cls(log, log.state(), by=by, clock=clock, snapshots=snapshots)
-            if read_only:
-                queue._catch_up()
-                if queue._state.admission == "absent":
-                    raise NotAQueue(log.path, "its log is empty")
-            else:
-                with log:
-                    queue._catch_up()
-                    if log.mend():
-                        queue._catch_up()
-                queue._begin(told)
-        except BaseException:
-            log.shut()
-            raise
-        return queue
-
-    @classmethod
-    def in_memory(
-        cls,
-        *,
-        capacity: Capacity | None = None,
-        pool: Iterable[Hashable] | None = None,
-        retry: Retry = NOT_TOLD,
-        retention: Retention | None = None,
-        by: str | None = None,
-        clock: Callable[[], datetime] = _utc_now,
-        history: bool = True,
-    ) -> Self:
-        """A queue without a path, for as long as the process lives.
-
-        Payloads and results are any objects, never looked into, and come back as the same
-        objects; workers are any hashable values. `history=False` keeps no entries, so that
-        memory does not grow with what is finished; `entries` and `at` then have no answer.
-        """
-        told = _policy(capacity=capacity, pool=pool, retry=retry, retention=retention)
-        queue = cls(MemoryLog(history=history), State(), by=by, clock=clock, snapshots=False)
-        queue._begin(told)
-        return queue
-
-    def _begin(self, told: dict[str, Any]) -> None:
-        """Open the log, or compare what was told with what it says."""
-        with self._log:
-            self._catch_up()
-            if self._state.admission == "absent":
-                self._ask(Open(uuid.uuid4().hex, Policy(**told)))
-                return
-        agreed = self._state.policy
-        given = with_changes(agreed, **told)
-        for part in fields(Policy):
-            there, here = getattr(agreed, part.name), getattr(given, part.name)
-            if there != here:
-                raise BadValue(
-                    f"{part.name} of this queue is {there}, not {here}: "
-                    "leave it out to open the queue as it is"
-                )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.shut()
-
-    def __repr__(self) -> str:
-        return f"<WorkQueue {self.path or 'in memory'} at entry {self._state.seq}>"
-
-    def shut(self) -> None:
-        """Let go of the files. The handle answers nothing more; the queue goes on without it."""
-        self._log.shut()
-
-    # The one way through.
-
-    def _catch_up(self) -> None:
-        if self._log.behind():
-            self._state = replay(self._state, self._log.catch_up())
-            self._read_at = time.monotonic()
-
-    def _now(self) -> datetime:
-        """The time of the next entry: never before that of the last, and never standing still."""
-        now = self._clock()
-        last = self._state.at
-        if last is not None and now < last:
-            return last + timedelta(seconds=time.monotonic() - self._read_at)
-        return now
-
-    def _ask(
-        self, command: Command, by: str | None = None, why: str | None = None
-    ) -> tuple[State, tuple[Event, ...]]:
-        if by is not None:
-            check_name("by", by)
-        log = self._log
-        with log:
-            self._catch_up()
-            at = self._now()
-            events, state = decide(self._state, command, at)
-            if events:
-                by = by or self._by or _asker(command, self._state)
-                log.append(
-                    Entry(state.seq, at, command.do, events, command.ask(), by, storable(why))
-                )
-                self._state = state
-                self._read_at = time.monotonic()
-            place = self._snapshot_due()
-        log.sync(state.seq)
-        if place is not None and isinstance(log, Log):
-            log.snapshot(state, place)
-        return state, events
-
-    def _snapshot_due(self) -> Cursor | None:
-        """Where the log stands, if enough of it has passed since the last snapshot.
-
-        That is when what would be read again outweighs what a snapshot writes, so that snapshots
-        cost no more than a fixed share of the log itself.
-        """
-        log = self._log
-        if not self._snapshots or isinstance(log, MemoryLog) or log.unsaved < SNAPSHOT_BYTES:
-            return None
-        if log.unsaved < 4 * TASK_BYTES * len(self._state):
-            return None
-        return log.place_for_snapshot()
-
-    # What can be asked of the queue.
-
     def enqueue(
         self,
         id: str | None = None,  # the word of the design, and of the task's field
         payload: Any = None,
         *,
         after: Iterable[str] = (),
+        key: str | None = None,
         max_attempts: int | None = OF_THE_QUEUE,
+        not_before: datetime | None = None,
         by: str | None = None,
     ) -> Task:
         """Add a task; `after` are the ids that it needs. Without an id the queue makes one.
+
+        Of the tasks with one `key`, one at a time is out. Before `not_before` (a datetime with
+        its zone) it is not handed out. `max_attempts` None is unlimited.
 
         The same id with the same content again changes nothing and is answered with the task as
         it stands. Raises BadValue, OtherContent, QueueClosed, CycleError, QueueFull.
         """
         payload = self._log.payload("the payload", payload)
-        command = Enqueue(id, payload, after, max_attempts=max_attempts)
+        command = Enqueue(
+            id, payload, after, key=key, max_attempts=max_attempts, not_before=not_before
+        )
         state, _ = self._ask(command, by)
         return _task(state, command.id or f"#{state.seq}")
 
@@ -288,13 +92,44 @@ class WorkQueue:
         payload = self._log.payload(f"the payload of {task.id or 'the task'}", task.payload)
         return task if payload is task.payload else with_changes(task, payload=payload)
 
-    def start(self, worker: Hashable = None, *, by: str | None = None) -> Lease | None:
+    def start(
+        self,
+        worker: Hashable = None,
+        *,
+        lease_for: timedelta | float | None = None,
+        wait: timedelta | float | None = None,
+        by: str | None = None,
+    ) -> Lease | None:
         """Hand out the first task in the line, to this worker or to nobody named.
 
-        None when there is nothing to hand out. Raises UnknownWorker, WorkerBusy.
+        The lease runs for `lease_for` (a timedelta or seconds), else for as long as the queue
+        has it. None when there is nothing to hand out; with `wait`, only after waiting for it so
+        long, or as soon as the queue is closed and nothing can come any more. Raises
+        UnknownWorker, WorkerBusy.
         """
-        state, events = self._ask(Start(self._worker(worker)), by)
-        return _lease(state, events)
+        command = Start(self._worker(worker), seconds(lease_for))
+        state, events = self._ask(command, by)
+        lease = _lease(state, events)
+        if lease is None and wait is not None:
+            return self._wait(command, wait, by)
+        return lease
+
+    def _wait(self, command: Start, wait: timedelta | float, by: str | None) -> Lease | None:
+        """Ask again whenever the log has grown or something is due, until there is a lease."""
+        until = time.monotonic() + seconds(wait).total_seconds()
+        with self._log.watch() as watch:
+            while True:
+                state = self.state
+                now = self._clock()
+                if _something_to_do(state, now):
+                    state, events = self._ask(command, by)
+                    if (lease := _lease(state, events)) is not None:
+                        return lease
+                left = until - time.monotonic()
+                if left <= 0 or not _something_to_come(state):
+                    return None
+                due = state.next_due()
+                watch.wait(left if due is None else min(left, max((due - now).total_seconds(), 0)))
 
     def _worker(self, worker: Hashable) -> Hashable:
         if worker is not None and self._log.path is not None:
@@ -308,7 +143,12 @@ class WorkQueue:
         return _task_of(state, events)
 
     def complete_and_start(
-        self, lease: Lease | int, result: Any = None, *, by: str | None = None
+        self,
+        lease: Lease | int,
+        result: Any = None,
+        *,
+        lease_for: timedelta | float | None = None,
+        by: str | None = None,
     ) -> Lease | None:
         """Complete, then start for the same worker, in one entry; refused whole.
 
@@ -316,7 +156,9 @@ class WorkQueue:
         """
         held = lease if isinstance(lease, Lease) else self.state.leased(lease)
         worker = None if held is None else held.worker
-        command = CompleteAndStart(_id(lease), self._log.payload("the result", result), worker)
+        command = CompleteAndStart(
+            _id(lease), self._log.payload("the result", result), worker, seconds(lease_for)
+        )
         state, events = self._ask(command, by)
         return _lease(state, events)
 
@@ -326,14 +168,32 @@ class WorkQueue:
         error: str = "",
         *,
         kind: Kind = "retryable",
+        retry_after: timedelta | float | None = None,
         by: str | None = None,
     ) -> Task:
         """The work of this lease failed; `permanent` goes straight to the dead letters.
 
-        Raises StaleLease.
+        It is tried again when `retry_after` (a timedelta or seconds) has passed, else as the
+        queue backs off. Raises StaleLease.
         """
-        state, events = self._ask(Fail(_id(lease), error, kind), by)
+        state, events = self._ask(Fail(_id(lease), error, kind, seconds(retry_after)), by)
         return _task_of(state, events)
+
+    def renew(
+        self,
+        lease: Lease | int,
+        lease_for: timedelta | float | None = None,
+        *,
+        by: str | None = None,
+    ) -> Lease:
+        """Let this lease run on, for `lease_for` from now or as long as the queue has it.
+
+        Written only where it moves the expiry by more than half of that. Raises StaleLease.
+        """
+        state, _ = self._ask(Renew(_id(lease), seconds(lease_for)), by)
+        renewed = state.lease(_id(lease))
+        assert renewed is not None
+        return renewed
 
     def release(self, lease: Lease | int, *, by: str | None = None) -> Task:
         """Hand the task of this lease back unworked, at no attempt. Raises StaleLease."""
@@ -343,6 +203,22 @@ class WorkQueue:
     def redrive(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
         """Give a DEAD or PARKED task fresh attempts. Raises UnknownTask, WrongStatus."""
         state, _ = self._ask(Redrive(task), by, why)
+        return _task(state, task)
+
+    def redrive_all(
+        self, select: Select | None = None, *, why: str | None = None, by: str | None = None
+    ) -> list[Task]:
+        """Give fresh attempts to all DEAD tasks that are selected (all of them by default), in
+        the order of their death, in one entry; answers these tasks."""
+        state, events = self._ask(RedriveAll(Select() if select is None else select), by, why)
+        return [_task(state, event.task) for event in events if isinstance(event, Redriven)]
+
+    def resolve(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
+        """A person did a DEAD, PARKED or CANCELLED task by hand: it has SUCCEEDED.
+
+        Raises UnknownTask, WrongStatus.
+        """
+        state, _ = self._ask(Resolve(task), by, why)
         return _task(state, task)
 
     def cancel(
@@ -378,92 +254,39 @@ class WorkQueue:
         """Admit new tasks again. Reopening twice is harmless."""
         self._ask(Reopen(), by, why)
 
+    def pause(self, *, why: str | None = None, by: str | None = None) -> None:
+        """Hand nothing out until `resume`; what is due goes on. Pausing twice is harmless."""
+        self._ask(Pause(), by, why)
+
+    def resume(self, *, why: str | None = None, by: str | None = None) -> None:
+        """Hand out again. Resuming twice is harmless."""
+        self._ask(Resume(), by, why)
+
+    def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
+        """Agree on another policy: the `parts` that are given change, as `open` takes them."""
+        try:
+            policy = with_changes(self.policy, **parts)
+        except TypeError as error:
+            raise BadValue(f"a policy has no such part: {error}") from None
+        state, _ = self._ask(Reconfigure(policy), by, why)
+        return state.policy
+
     def tick(self, *, by: str | None = None) -> None:
         """Carry out what is due, and nothing else."""
         self._ask(Tick(), by)
 
-    # What can be asked about it.
 
-    @property
-    def path(self) -> Path | None:
-        """The directory of the queue; None in memory."""
-        return self._log.path
-
-    @property
-    def state(self) -> State:
-        """The state after the last entry, whoever wrote it. It never changes."""
-        with self._log.mutex:
-            self._log.check_alive()
-            self._catch_up()
-            return self._state
-
-    @property
-    def policy(self) -> Policy:
-        """What was agreed for this queue."""
-        return self.state.policy
-
-    def task(self, id: str) -> Task | None:  # as in `enqueue`
-        """This task as it stands; None when it is unknown."""
-        return self.state.task(id)
-
-    def dead_letters(self) -> list[DeadLetter]:
-        """The DEAD and BLOCKED tasks with their reasons, in the order in which they came there."""
-        return list(self.state.dead_letters())
-
-    def parked(self) -> list[DeadLetter]:
-        """The PARKED tasks with their reasons, in the order in which they were parked."""
-        return list(self.state.parked())
-
-    def entries(self, since: int = 1) -> Iterator[Entry]:
-        """The entries from this seq on, as they were written, checked on the way."""
-        return self._log.entries(max(since, 1))
-
-    def at(self, seq: int) -> State:
-        """The state after this entry. Raises IndexError for one that is not there (yet)."""
-        now = self.state
-        if seq == now.seq:
-            return now
-        if not 0 <= seq < now.seq:
-            raise IndexError(f"there is no entry {seq}: the log has {now.seq}")
-        return self._log.state_at(seq)
-
-    @property
-    def head(self) -> tuple[int, str]:
-        """The seq and the hash of the last entry, which is on disk: keep it to prove the log
-        complete one day."""
-        with self._log.mutex:
-            self._log.check_alive()
-            self._catch_up()
-            head = self._log.head
-        self._log.sync(head[0])
-        return head
-
-    def snapshot(self) -> Path:
-        """Write a snapshot of the state after the last entry, and say where."""
-        log = self._log
-        if isinstance(log, MemoryLog):
-            raise BadValue("a queue in memory has no place for a snapshot")
-        if log.read_only:
-            raise ReadOnly(log.path)
-        with log.mutex:
-            log.check_alive()
-            self._catch_up()
-            state, place = self._state, log.place()
-        return log.snapshot(state, place)
-
-    @property
-    def clock_behind(self) -> timedelta:
-        """How far the clock is behind the last entry: zero where all is well."""
-        last = self.state.at
-        behind = timedelta() if last is None else last - self._clock()
-        return max(behind, timedelta())
+def _something_to_do(state: State, now: datetime) -> bool:
+    """Whether a start could find anything, at this time."""
+    if state.first_due(now) is not None:
+        return True
+    return state.dispatch == "running" and state.first() is not None
 
 
-def _policy(**parts: Any) -> dict[str, Any]:
-    """What was told of a policy, checked."""
-    told = {name: value for name, value in parts.items() if value is not NOT_TOLD}
-    policy = Policy(**told)
-    return {name: getattr(policy, name) for name in told}
+def _something_to_come(state: State) -> bool:
+    """Whether there may be something to hand out one day: the queue is open, or not drained."""
+    left = (Status.PENDING, Status.READY, Status.DELAYED, Status.RUNNING)
+    return state.admission == "open" or state.count(*left) > 0
 
 
 def _id(lease: Lease | int) -> int:
@@ -486,12 +309,3 @@ def _task_of(state: State, events: tuple[Event, ...]) -> Task:
 def _lease(state: State, events: tuple[Event, ...]) -> Lease | None:
     """The lease that this entry gave, if it gave one."""
     return state.lease(state.seq) if events and isinstance(events[-1], Started) else None
-
-
-def _asker(command: Command, state: State) -> str | None:
-    """Who asks when nobody says so: the worker that starts, or that holds the lease."""
-    worker = getattr(command, "worker", None)
-    if worker is None and (lease := getattr(command, "lease", None)) is not None:
-        held = state.leased(lease)
-        worker = None if held is None else held.worker
-    return worker if isinstance(worker, str) else None

@@ -11,7 +11,6 @@ from ledger import NOON, Ledger, Walk
 
 from eventq.core.commands import (
     COMMANDS,
-    NAME_LIMIT,
     OF_THE_QUEUE,
     Cancel,
     Close,
@@ -28,9 +27,9 @@ from eventq.core.commands import (
     Restore,
     Start,
     Tick,
-    check_name,
     command,
 )
+from eventq.core.values import NAME_LIMIT, check_name
 from eventq.core.decide import decide
 from eventq.core.errors import BadValue
 from eventq.core.events import Closed, Entry, Forgotten

@@ -59,7 +59,8 @@ from eventq.core.events import (
 )
 from eventq.core.lifecycle import ROOTS, Status
 from eventq.core.policy import Capacity, Policy, Retention, Retry
-from eventq.core.state import Reading, State
+from eventq.core.reading import Reading
+from eventq.core.state import State
 
 S = Status
 PRECEDENCE = [refusal.name for refusal in REFUSALS]

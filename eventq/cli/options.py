@@ -19,9 +19,9 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from eventq import State, WorkQueue
-from eventq.core.commands import check_name
 from eventq.core.errors import EventqError, Refusal, UnknownTask
 from eventq.core.lifecycle import FINISHED, Status
+from eventq.core.values import check_name
 from eventq.storage.errors import NotAQueue
 from eventq.storage.segments import find_segments
 

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Iterable
 
 from eventq.contracts.face import Face, Path, whole
-from eventq.core.commands import check_name
 from eventq.core.errors import CycleError, OtherContent, StaleLease, UnknownTask, WrongStatus
 from eventq.core.lifecycle import Status
 from eventq.core.policy import Policy, Retry
+from eventq.core.values import check_name
 
 __all__ = ["CycleError", "WorkQueue"]
 

@@ -7,8 +7,8 @@ decided again.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Hashable, Iterable
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -19,16 +19,33 @@ from eventq.core.events import (
     Completed,
     Enqueued,
     Entry,
+    Event,
     Failed,
     Kind,
     Opened,
+    Reconfigured,
     TaskEvent,
 )
-from eventq.core.policy import Policy, at_least
+from eventq.core.policy import A_MOMENT, Policy, at_least, length, seconds
+from eventq.core.select import Select
+from eventq.core.values import (
+    a_kind,
+    a_worker,
+    dependencies,
+    ids,
+    in_utc,
+    named,
+    optional_name,
+    optional_text,
+    optional_time,
+    own_id,
+    storable,
+    text,
+)
 
 __all__ = [
     "COMMANDS",
-    "NAME_LIMIT",
+    "OF_THE_QUEUE",
     "Cancel",
     "Close",
     "Command",
@@ -38,105 +55,36 @@ __all__ = [
     "EnqueueAll",
     "Fail",
     "Open",
+    "Pause",
+    "Reconfigure",
     "Redrive",
+    "RedriveAll",
     "Release",
+    "Renew",
     "Reopen",
+    "Resolve",
     "Restore",
+    "Resume",
     "Start",
     "Tick",
-    "check_name",
     "command",
-    "storable",
 ]
 
-NAME_LIMIT = 512
-"""How many bytes of UTF-8 an id, a key or the name of a worker may have."""
+a_lease = at_least(1)
 
 
-def check_name(what: str, value: object) -> None:
-    """Raise BadValue unless the value is a non-empty text of at most 512 bytes without controls."""
-    if type(value) is not str:
-        raise BadValue(f"{what} must be a text, not {value!r}")
-    if value.isascii() and value.isprintable() and 0 < len(value) <= NAME_LIMIT:
-        return
-    if not value:
-        raise BadValue(f"{what} must not be empty")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise BadValue(f"{what} {value[:40]!r} holds a lone surrogate, which no log can") from None
-    if size > NAME_LIMIT:
-        raise BadValue(f"{what} {value[:40]!r}... has {size} bytes; at most {NAME_LIMIT} fit")
-    for character in value:
-        if unicodedata.category(character) == "Cc":
-            raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
+def _lease_for() -> Any:
+    return field(default=None, converter=seconds, validator=length(A_MOMENT, optional=True))
 
 
-def storable(text: str | None) -> str | None:
-    """The text with lone surrogates spelled out, so that a failure can always be recorded."""
-    if type(text) is not str or text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode()
+def _of(kind: type) -> Any:
+    """A validator: a value of this class."""
 
-
-def _named(what: str) -> Any:
     def check(instance: object, attribute: Any, value: object) -> None:
-        check_name(what, value)
+        if not isinstance(value, kind):
+            raise BadValue(f"{attribute.name} must be a {kind.__name__}, not {value!r}")
 
     return check
-
-
-def _own_id(instance: object, attribute: Any, value: object) -> None:
-    if value is None:
-        return
-    check_name("a task's id", value)
-    assert isinstance(value, str)
-    if value.startswith("#"):
-        raise BadValue(
-            f"a task's id must not start with '#', as {value!r} does: the queue makes such ids"
-        )
-
-
-def _dependencies(value: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(value, str | bytes):
-        raise BadValue(f"after must be a collection of ids, not the text {value!r}")
-    try:
-        return tuple(dict.fromkeys(value))
-    except TypeError as error:
-        raise BadValue(f"after must be a collection of ids: {error}") from None
-
-
-def _check_dependencies(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
-    for dependency in value:
-        check_name("an id in after", dependency)
-
-
-def _worker(instance: object, attribute: Any, value: object) -> None:
-    if isinstance(value, str):
-        check_name("the name of a worker", value)
-    else:
-        try:
-            hash(value)
-        except TypeError:
-            raise BadValue(f"a worker must be hashable, not {value!r}") from None
-
-
-def _optional_text(instance: object, attribute: Any, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise BadValue(f"{attribute.name} must be a text or None, not {value!r}")
-
-
-def _text(instance: object, attribute: Any, value: object) -> None:
-    if not isinstance(value, str):
-        raise BadValue(f"{attribute.name} must be a text, not {value!r}")
-
-
-def _kind(instance: object, attribute: Any, value: object) -> None:
-    if value not in ("retryable", "permanent"):
-        raise BadValue(f"kind must be 'retryable' or 'permanent', not {value!r}")
-
-
-_lease = at_least(1)
 
 
 @frozen
@@ -151,7 +99,11 @@ class Command:
 
     def ask(self) -> dict[str, Any]:
         """The arguments that the log keeps because no event holds them."""
-        return {name: getattr(self, name, None) for name in self.asks}
+        return {name: getattr(self, name) for name in self.asks}
+
+    def refused(self, refusal: str) -> dict[str, Any]:
+        """What the log keeps of a command that was refused: the refusal and every argument."""
+        return {"refused": refusal, "command": self}
 
     @classmethod
     def again(cls, entry: Entry) -> Command:
@@ -159,7 +111,7 @@ class Command:
         return cls()
 
 
-def _find(entry: Entry, *kinds: type[TaskEvent]) -> Any:
+def _find(entry: Entry, *kinds: type[Event]) -> Any:
     """The event that holds what the caller gave: the first of these kinds."""
     return next(event for event in entry.events if isinstance(event, kinds))
 
@@ -169,7 +121,7 @@ class Open(Command):
     """Begin a log: always the first command."""
 
     do = "open"
-    queue: str = field(validator=_named("the id of a queue"))
+    queue: str = field(validator=named("the id of a queue"))
     policy: Policy = field(factory=Policy)
 
     @classmethod
@@ -198,16 +150,20 @@ def _max_attempts(instance: object, attribute: Any, value: object) -> None:
 class Enqueue(Command):
     """A new task. Without an id the queue makes one; `after` are the ids that it needs.
 
-    `max_attempts`: the queue's own unless given; None is unlimited.
+    With a `key`, one of its tasks is out at a time. `max_attempts`: the queue's own unless given;
+    None is unlimited. Before `not_before` it is not handed out.
     """
 
     do = "enqueue"
-    id: str | None = field(default=None, validator=_own_id)
+    id: str | None = field(default=None, validator=own_id)
     payload: Any = None
-    after: tuple[str, ...] = field(
-        default=(), converter=_dependencies, validator=_check_dependencies
-    )
+    after: tuple[str, ...] = field(default=(), converter=dependencies, validator=ids)
+    key: str | None = field(default=None, kw_only=True, validator=optional_name)
     max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True, validator=_max_attempts)
+
+    not_before: datetime | None = field(
+        default=None, kw_only=True, converter=in_utc, validator=optional_time
+    )
 
     @classmethod
     def of(cls, event: Enqueued) -> Enqueue:
@@ -217,7 +173,9 @@ class Enqueue(Command):
             None if made else event.task,
             event.payload,
             event.after,
+            key=event.key,
             max_attempts=event.max_attempts,
+            not_before=event.not_before,
         )
 
     @classmethod
@@ -252,15 +210,19 @@ class EnqueueAll(Command):
 
 @frozen
 class Start(Command):
-    """Hand out the first task in the line, to this worker or to nobody named."""
+    """Hand out the first task in the line, to this worker or to nobody named.
+
+    The lease runs for `lease_for`; None: for as long as the queue has it.
+    """
 
     do = "start"
     asks = ("worker", "lease_for")
-    worker: Hashable = field(default=None, validator=_worker)
+    worker: Hashable = field(default=None, validator=a_worker)
+    lease_for: timedelta | None = _lease_for()
 
     @classmethod
     def again(cls, entry: Entry) -> Start:
-        return cls(entry.ask["worker"])
+        return cls(entry.ask["worker"], entry.ask["lease_for"])
 
 
 @frozen
@@ -269,7 +231,7 @@ class Complete(Command):
 
     do = "complete"
     asks = ("lease",)
-    lease: int = field(validator=_lease)
+    lease: int = field(validator=a_lease)
     result: Any = None
 
     @classmethod
@@ -283,30 +245,55 @@ class CompleteAndStart(Command):
 
     do = "complete_and_start"
     asks = ("lease", "worker", "lease_for")
-    lease: int = field(validator=_lease)
+    lease: int = field(validator=a_lease)
     result: Any = None
-    worker: Hashable = field(default=None, validator=_worker)
+    worker: Hashable = field(default=None, validator=a_worker)
+    lease_for: timedelta | None = _lease_for()
 
     @classmethod
     def again(cls, entry: Entry) -> CompleteAndStart:
         result = _find(entry, Completed).result
-        return cls(entry.ask["lease"], result, entry.ask["worker"])
+        return cls(entry.ask["lease"], result, entry.ask["worker"], entry.ask["lease_for"])
 
 
 @frozen
 class Fail(Command):
-    """The work of this lease failed; `permanent` goes straight to the dead letters."""
+    """The work of this lease failed; `permanent` goes straight to the dead letters.
+
+    Before `retry_after` has passed it is not tried again; None: as the queue backs off.
+    """
 
     do = "fail"
     asks = ("lease", "retry_after")
-    lease: int = field(validator=_lease)
-    error: str = field(default="", converter=storable, validator=_text)
-    kind: Kind = field(default="retryable", validator=_kind)
+    lease: int = field(validator=a_lease)
+    error: str = field(default="", converter=storable, validator=text)
+    kind: Kind = field(default="retryable", validator=a_kind)
+    retry_after: timedelta | None = field(
+        default=None, converter=seconds, validator=length(timedelta(0), optional=True)
+    )
 
     @classmethod
     def again(cls, entry: Entry) -> Fail:
         failed = _find(entry, Failed)
-        return cls(entry.ask["lease"], failed.error, failed.kind)
+        return cls(entry.ask["lease"], failed.error, failed.kind, entry.ask["retry_after"])
+
+
+@frozen
+class Renew(Command):
+    """Let this lease run on for `lease_for` from now (None: for as long as the queue has it).
+
+    The later of both expiries holds; it is written only where it moves the expiry by more than
+    half of that length, so that a heartbeat does not cost a sync each time.
+    """
+
+    do = "renew"
+    asks = ("lease", "lease_for")
+    lease: int = field(validator=a_lease)
+    lease_for: timedelta | None = _lease_for()
+
+    @classmethod
+    def again(cls, entry: Entry) -> Renew:
+        return cls(entry.ask["lease"], entry.ask["lease_for"])
 
 
 @frozen
@@ -315,7 +302,7 @@ class Release(Command):
 
     do = "release"
     asks = ("lease",)
-    lease: int = field(validator=_lease)
+    lease: int = field(validator=a_lease)
 
     @classmethod
     def again(cls, entry: Entry) -> Release:
@@ -335,11 +322,25 @@ class Redrive(Command):
 
     do = "redrive"
     operator = True
-    task: str = field(validator=_named("a task's id"))
+    task: str = field(validator=named("a task's id"))
 
     @classmethod
     def again(cls, entry: Entry) -> Redrive:
         return cls(_task_of(entry))
+
+
+@frozen
+class RedriveAll(Command):
+    """Give fresh attempts to all DEAD tasks that are selected, in the order of their death."""
+
+    do = "redrive_all"
+    asks = ("select",)
+    operator = True
+    select: Select = field(validator=_of(Select))
+
+    @classmethod
+    def again(cls, entry: Entry) -> RedriveAll:
+        return cls(entry.ask["select"])
 
 
 @frozen
@@ -349,9 +350,9 @@ class Cancel(Command):
     do = "cancel"
     asks = ("lease",)
     operator = True
-    task: str = field(validator=_named("a task's id"))
+    task: str = field(validator=named("a task's id"))
     lease: int | None = field(default=None, validator=at_least(1, optional=True))
-    error: str | None = field(default=None, converter=storable, validator=_optional_text)
+    error: str | None = field(default=None, converter=storable, validator=optional_text)
 
     @classmethod
     def again(cls, entry: Entry) -> Cancel:
@@ -365,10 +366,23 @@ class Restore(Command):
 
     do = "restore"
     operator = True
-    task: str = field(validator=_named("a task's id"))
+    task: str = field(validator=named("a task's id"))
 
     @classmethod
     def again(cls, entry: Entry) -> Restore:
+        return cls(_task_of(entry))
+
+
+@frozen
+class Resolve(Command):
+    """A person did a DEAD, PARKED or CANCELLED task by hand."""
+
+    do = "resolve"
+    operator = True
+    task: str = field(validator=named("a task's id"))
+
+    @classmethod
+    def again(cls, entry: Entry) -> Resolve:
         return cls(_task_of(entry))
 
 
@@ -389,6 +403,35 @@ class Reopen(Command):
 
 
 @frozen
+class Pause(Command):
+    """Hand nothing out; what is due goes on."""
+
+    do = "pause"
+    operator = True
+
+
+@frozen
+class Resume(Command):
+    """Hand out again."""
+
+    do = "resume"
+    operator = True
+
+
+@frozen
+class Reconfigure(Command):
+    """Agree on another policy, from now on."""
+
+    do = "reconfigure"
+    operator = True
+    policy: Policy = field(validator=_of(Policy))
+
+    @classmethod
+    def again(cls, entry: Entry) -> Reconfigure:
+        return cls(_find(entry, Reconfigured).policy)
+
+
+@frozen
 class Tick(Command):
     """Carry out what is due, and nothing else."""
 
@@ -403,12 +446,18 @@ COMMANDS: tuple[type[Command], ...] = (
     Complete,
     CompleteAndStart,
     Fail,
+    Renew,
     Release,
     Redrive,
+    RedriveAll,
     Cancel,
     Restore,
+    Resolve,
     Close,
     Reopen,
+    Pause,
+    Resume,
+    Reconfigure,
     Tick,
 )
 
@@ -417,5 +466,6 @@ _BY_NAME = {kind.do: kind for kind in COMMANDS}
 
 def command(entry: Entry) -> Command:
     """The command that this entry answered: `decide(state before it, command(entry))` gives its
-    events again."""
-    return _BY_NAME[entry.do].again(entry)
+    events again, or the refusal that it records."""
+    refused = entry.ask.get("command")
+    return refused if isinstance(refused, Command) else _BY_NAME[entry.do].again(entry)

@@ -8,12 +8,12 @@ asked of the table in `lifecycle`.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable
-from datetime import datetime
+from collections.abc import Callable, Hashable
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from eventq.core.backoff import delay, later
 from eventq.core.commands import (
     OF_THE_QUEUE,
     Cancel,
@@ -25,13 +25,20 @@ from eventq.core.commands import (
     EnqueueAll,
     Fail,
     Open,
+    Pause,
+    Reconfigure,
     Redrive,
+    RedriveAll,
     Release,
+    Renew,
     Reopen,
+    Resolve,
     Restore,
+    Resume,
     Start,
     Tick,
 )
+from eventq.core.downstream import Telling, block_below, free_below, line_up, settle
 from eventq.core.errors import (
     BadValue,
     CycleError,
@@ -45,33 +52,38 @@ from eventq.core.errors import (
     WrongStatus,
 )
 from eventq.core.events import (
-    Blocked,
     Cancelled,
     Closed,
     Completed,
     Died,
     Enqueued,
     Event,
+    Expired,
     Failed,
     Forgotten,
     Json,
     Kind,
     Opened,
     Parked,
+    Paused,
     Readied,
+    Reconfigured,
     Redriven,
     Released,
+    Renewed,
     Reopened,
+    Resolved,
     Restored,
+    Resumed,
     Started,
     TaskEvent,
-    Unblocked,
 )
-from eventq.core.evolve import begin, tell
-from eventq.core.graph import blocks, find_cycle, root_above, wanted
+from eventq.core.graph import blocks, find_cycle, wanted
 from eventq.core.lifecycle import LEADS, Status, sources
+from eventq.core.reading import Questions
 from eventq.core.record import Record
-from eventq.core.state import Draft, Questions, State
+from eventq.core.select import selected
+from eventq.core.state import State
 
 __all__ = ["DUE_LIMIT", "decide"]
 
@@ -87,35 +99,13 @@ COUNTED = {
 """Which tasks a capacity counts."""
 
 
-class _Telling:
-    """The entry in the making: the state as its events so far have made it, and these events."""
-
-    def __init__(self, state: State, at: datetime) -> None:
-        self.state = state
-        self.at = at
-        self.seq = state.seq + 1
-        self.now: Questions = state
-        self.events: list[Event] = []
-        self._draft: Draft | None = None
-
-    def tell(self, event: Event) -> None:
-        if self._draft is None:
-            self.now = self._draft = Draft.of(self.state)
-            begin(self._draft, self.seq, self.at)
-        tell(self._draft, event)
-        self.events.append(event)
-
-    def done(self) -> State:
-        return self.state if self._draft is None else self._draft.done()
-
-
 def decide(state: State, command: Command, at: datetime) -> tuple[tuple[Event, ...], State]:
     """What follows from a command at this time: the events, and the state after them.
 
     No events: what was asked for already holds, or there was nothing to do. Raises a Refusal,
     and then nothing has changed.
     """
-    telling = _Telling(state, at)
+    telling = Telling(state, at)
     _RULES[type(command)](telling, command)
     return tuple(telling.events), telling.done()
 
@@ -123,17 +113,17 @@ def decide(state: State, command: Command, at: datetime) -> tuple[tuple[Event, .
 # Enqueueing.
 
 
-def _open(t: _Telling, command: Open) -> None:
+def _open(t: Telling, command: Open) -> None:
     if t.now.admission != "absent":
         raise BadValue("this log is open already: the first entry alone opens it")
     t.tell(Opened(command.queue, command.policy))
 
 
-def _enqueue(t: _Telling, command: Enqueue) -> None:
+def _enqueue(t: Telling, command: Enqueue) -> None:
     _admit(t, [(command.id or f"#{t.seq}", command)])
 
 
-def _enqueue_all(t: _Telling, command: EnqueueAll) -> None:
+def _enqueue_all(t: Telling, command: EnqueueAll) -> None:
     tasks = []
     made = 0
     for task in command.tasks:
@@ -143,7 +133,7 @@ def _enqueue_all(t: _Telling, command: EnqueueAll) -> None:
     _admit(t, tasks)
 
 
-def _admit(t: _Telling, tasks: list[tuple[str, Enqueue]]) -> None:
+def _admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
     new: dict[str, Enqueue] = {}
     for name, task in tasks:
         record = t.now.record(name)
@@ -165,8 +155,8 @@ def _admit(t: _Telling, tasks: list[tuple[str, Enqueue]]) -> None:
         if cycle := find_cycle(t.now, name, task.after):
             raise CycleError(cycle)
         limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
-        t.tell(Enqueued(name, task.payload, task.after, None, limit, None))
-        _settle(t, name)
+        t.tell(Enqueued(name, task.payload, task.after, task.key, limit, task.not_before))
+        settle(t, name)
     if no_room is not None:
         raise no_room
 
@@ -177,6 +167,8 @@ def _differs(known: Enqueued | Enqueue, task: Enqueue) -> str | None:
         return "another payload"
     if known.after != task.after and set(known.after) != set(task.after):
         return "other dependencies"
+    if known.key != task.key:
+        return f"the key {known.key!r}"
     return None
 
 
@@ -202,67 +194,6 @@ def _no_room(state: Questions, new: dict[str, Enqueue]) -> QueueFull | None:
     return QueueFull(asked, taken, capacity.limit, capacity.counts)
 
 
-def _settle(t: _Telling, name: str) -> None:
-    """Where a PENDING task goes from there, and what it blocks when it is BLOCKED itself."""
-    record = t.now.record(name)
-    assert record is not None
-    if not record.needs:
-        t.tell(Readied(name))
-    elif (root := root_above(t.now, record.task.after)) is not None:
-        t.tell(Blocked(name, root))
-        _block_below(t, name, root)
-
-
-# What follows downstream: breadth-first, nearest first, in the order of enqueueing.
-
-
-def _block_below(t: _Telling, name: str, root: str) -> None:
-    frontier = deque([name])
-    while frontier:
-        for below in list(t.now.dependents(frontier.popleft())):
-            if below.status is S.PENDING:
-                t.tell(Blocked(below.task.task, root))
-                frontier.append(below.task.task)
-
-
-def _free_below(t: _Telling, freed: Iterable[str]) -> None:
-    """These tasks block nothing any more: unblock what no other root keeps, ready what can run.
-
-    First it is found what is free: each BLOCKED task watches one dependency that blocks it, and
-    moves on to the next when it is visited and that one blocks no more, so that each edge is
-    looked at a constant number of times. Then it is told, nearest first.
-    """
-    start = list(freed)
-    free = set(start)
-    watched: dict[str, int] = {}
-    frontier = deque(start)
-    while frontier:
-        for below in t.now.dependents(frontier.popleft()):
-            name, after = below.task.task, below.task.after
-            if below.status is not S.BLOCKED or name in free:
-                continue
-            watch = watched.get(name, 0)
-            while watch < len(after) and (
-                after[watch] in free or not blocks(t.now.record(after[watch]))
-            ):
-                watch += 1
-            watched[name] = watch
-            if watch == len(after):
-                free.add(name)
-                frontier.append(name)
-    frontier = deque(start)
-    while frontier:
-        for below in list(t.now.dependents(frontier.popleft())):
-            name = below.task.task
-            if below.status is S.BLOCKED and name in free:
-                t.tell(Unblocked(name))
-                frontier.append(name)
-            elif below.status is not S.PENDING:
-                continue
-            if not below.needs:
-                t.tell(Readied(name))
-
-
 # Handing out, and what becomes of it.
 
 
@@ -272,25 +203,39 @@ def _known_worker(state: Questions, worker: Hashable) -> None:
         raise UnknownWorker(worker, pool)
 
 
-def _due(t: _Telling) -> None:
-    """Carry out what is due, the earliest first, as much as fits into one entry."""
-    for record in list(islice(t.now.surplus(), DUE_LIMIT)):
+def _due(t: Telling) -> None:
+    """Carry out what is due, the earliest first, as much as fits into one entry: leases that ran
+    out and delays that ended, then what retention lets go."""
+    left = DUE_LIMIT
+    while left and (record := t.now.first_due(t.at)) is not None:
+        left -= 1
+        if record.status is S.RUNNING:
+            t.tell(Expired(record.task.task, record.attempt))
+            _after_failure(t, record, "retryable", None)
+        else:
+            t.tell(Readied(record.task.task))
+    for record in list(islice(t.now.surplus(t.at), left)):
         t.tell(Forgotten(record.task.task))
 
 
-def _hand_out(t: _Telling, worker: Hashable) -> None:
+def _hand_out(t: Telling, worker: Hashable, lease_for: timedelta | None) -> None:
     if worker is not None and (held := t.now.held_by(worker)) is not None:
         assert held.lease is not None
         raise WorkerBusy(worker, held.task.task, held.lease)
     first = t.now.first()
-    if first is not None:
-        t.tell(Started(first.task.task, first.attempt + 1, worker))
+    if first is not None and t.now.dispatch == "running":
+        t.tell(Started(first.task.task, first.attempt + 1, worker, _expiry(t, lease_for)))
 
 
-def _start(t: _Telling, command: Start) -> None:
+def _expiry(t: Telling, lease_for: timedelta | None) -> datetime | None:
+    length = lease_for or t.now.policy.lease_for
+    return None if length is None else later(t.at, length)
+
+
+def _start(t: Telling, command: Start) -> None:
     _known_worker(t.now, command.worker)
     _due(t)
-    _hand_out(t, command.worker)
+    _hand_out(t, command.worker, command.lease_for)
 
 
 def _leased(state: Questions, lease: int, asked: str) -> Record:
@@ -300,42 +245,62 @@ def _leased(state: Questions, lease: int, asked: str) -> Record:
     return record
 
 
-def _complete(t: _Telling, command: Complete | CompleteAndStart) -> None:
+def _complete(t: Telling, command: Complete | CompleteAndStart) -> None:
     name = _leased(t.now, command.lease, "complete").task.task
     t.tell(Completed(name, command.result))
-    _free_below(t, [name])
+    free_below(t, [name])
 
 
-def _complete_and_start(t: _Telling, command: CompleteAndStart) -> None:
+def _complete_and_start(t: Telling, command: CompleteAndStart) -> None:
     _known_worker(t.now, command.worker)
     _complete(t, command)
     _due(t)
-    _hand_out(t, command.worker)
+    _hand_out(t, command.worker, command.lease_for)
 
 
-def _fail(t: _Telling, command: Fail) -> None:
-    _failure(t, _leased(t.now, command.lease, "fail"), command.error, command.kind)
+def _fail(t: Telling, command: Fail) -> None:
+    record = _leased(t.now, command.lease, "fail")
+    t.tell(Failed(record.task.task, record.attempt, command.error, command.kind))
+    _after_failure(t, record, command.kind, command.retry_after)
 
 
-def _failure(t: _Telling, record: Record, error: str, kind: Kind) -> None:
-    """A hand-out failed: to the back of the line, or to the dead letters, or parked."""
+def _after_failure(t: Telling, record: Record, kind: Kind, retry_after: timedelta | None) -> None:
+    """A hand-out failed: back to the line, now or later, or to the dead letters, or parked."""
     name = record.task.task
-    t.tell(Failed(name, record.attempt, error, kind))
     limit = record.task.max_attempts
     if kind == "retryable" and (limit is None or record.attempt < limit):
-        t.tell(Readied(name))
+        if retry_after is None:
+            backoff = t.now.policy.retry.backoff
+            retry_after = (
+                timedelta()
+                if backoff is None
+                else delay(backoff, t.now.queue, name, record.redrives, record.attempt)
+            )
+        line_up(t, name, later(t.at, retry_after))
         return
     redrives = t.now.policy.retry.max_redrives
     parks = redrives is not None and record.redrives >= redrives
     t.tell(Parked(name) if parks else Died(name))
-    _block_below(t, name, name)
+    block_below(t, name, name)
 
 
-def _release(t: _Telling, command: Release) -> None:
+def _renew(t: Telling, command: Renew) -> None:
+    record = _leased(t.now, command.lease, "renew")
+    length = command.lease_for or t.now.policy.lease_for
+    if length is None or record.expires is None:
+        return  # a lease without an end has nothing to renew
+    expires = later(t.at, length)
+    if expires - record.expires > length / 2:
+        t.tell(Renewed(record.task.task, expires))
+
+
+def _release(t: Telling, command: Release) -> None:
     record = _leased(t.now, command.lease, "release")
     releases, limit = record.releases + 1, t.now.policy.retry.max_releases
     if limit is not None and releases > limit:
-        _failure(t, record, f"released {releases} times", "retryable")
+        name = record.task.task
+        t.tell(Failed(name, record.attempt, f"released {releases} times", "retryable"))
+        _after_failure(t, record, "retryable", None)
     else:
         t.tell(Released(record.task.task))
 
@@ -353,15 +318,26 @@ def _standing(state: Questions, name: str, asked: str, event: type[TaskEvent]) -
     return record
 
 
-def _redrive(t: _Telling, command: Redrive) -> None:
+def _redrive(t: Telling, command: Redrive) -> None:
     name = command.task
     _standing(t.now, name, "redrive", Redriven)
+    _redriven(t, name)
+    free_below(t, [name])
+
+
+def _redriven(t: Telling, name: str) -> None:
     t.tell(Redriven(name))
-    t.tell(Readied(name))  # it has run, so all that it needs has succeeded
-    _free_below(t, [name])
+    t.tell(Readied(name))  # it has run, so all that it needs has succeeded, and its time has come
 
 
-def _cancel(t: _Telling, command: Cancel) -> None:
+def _redrive_all(t: Telling, command: RedriveAll) -> None:
+    names = selected(t.now, command.select)
+    for name in names:
+        _redriven(t, name)
+    free_below(t, names)
+
+
+def _cancel(t: Telling, command: Cancel) -> None:
     name = command.task
     record = t.now.record(name)
     # A worker that names a lease is told one thing, whatever became of the task.
@@ -371,33 +347,55 @@ def _cancel(t: _Telling, command: Cancel) -> None:
         return  # what was asked for holds already
     _standing(t.now, name, "cancel", Cancelled)
     t.tell(Cancelled(name, command.error))
-    _block_below(t, name, name)
+    block_below(t, name, name)
 
 
-def _restore(t: _Telling, command: Restore) -> None:
+def _restore(t: Telling, command: Restore) -> None:
     name = command.task
     _standing(t.now, name, "restore", Restored)
     t.tell(Restored(name))
-    _settle(t, name)
+    settle(t, name)
     if not blocks(t.now.record(name)):
-        _free_below(t, [name])
+        free_below(t, [name])
 
 
-def _close(t: _Telling, command: Close) -> None:
+def _resolve(t: Telling, command: Resolve) -> None:
+    name = command.task
+    _standing(t.now, name, "resolve", Resolved)
+    t.tell(Resolved(name))
+    free_below(t, [name])
+
+
+def _close(t: Telling, command: Close) -> None:
     if t.now.admission == "open":
         t.tell(Closed())
 
 
-def _reopen(t: _Telling, command: Reopen) -> None:
+def _reopen(t: Telling, command: Reopen) -> None:
     if t.now.admission == "closed":
         t.tell(Reopened())
 
 
-def _tick(t: _Telling, command: Tick) -> None:
+def _pause(t: Telling, command: Pause) -> None:
+    if t.now.dispatch == "running":
+        t.tell(Paused())
+
+
+def _resume(t: Telling, command: Resume) -> None:
+    if t.now.dispatch == "paused":
+        t.tell(Resumed())
+
+
+def _reconfigure(t: Telling, command: Reconfigure) -> None:
+    if t.now.policy != command.policy:
+        t.tell(Reconfigured(command.policy))
+
+
+def _tick(t: Telling, command: Tick) -> None:
     _due(t)
 
 
-_RULES: dict[type[Command], Callable[[_Telling, Any], None]] = {
+_RULES: dict[type[Command], Callable[[Telling, Any], None]] = {
     Open: _open,
     Enqueue: _enqueue,
     EnqueueAll: _enqueue_all,
@@ -405,11 +403,17 @@ _RULES: dict[type[Command], Callable[[_Telling, Any], None]] = {
     Complete: _complete,
     CompleteAndStart: _complete_and_start,
     Fail: _fail,
+    Renew: _renew,
     Release: _release,
     Redrive: _redrive,
+    RedriveAll: _redrive_all,
     Cancel: _cancel,
     Restore: _restore,
+    Resolve: _resolve,
     Close: _close,
     Reopen: _reopen,
+    Pause: _pause,
+    Resume: _resume,
+    Reconfigure: _reconfigure,
     Tick: _tick,
 }

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from eventq.core.lifecycle import ROOTS, Status
+from eventq.core.reading import Questions
 from eventq.core.record import Record
-from eventq.core.state import Questions
 
 __all__ = ["blocks", "find_cycle", "named_at_all", "root_above", "wanted"]
 

@@ -50,8 +50,53 @@ def ids(state: State) -> bool:
 
 
 def line(state: State) -> bool:
-    """The line holds the READY tasks, each at its own place."""
-    return _listed(state, state.in_line, _standing_in(state, S.READY))
+    """The line holds the READY tasks without a key, and of each key the one that can go next."""
+    ready = _standing_in(state, S.READY)
+    keyless = [record for record in ready if record.task.key is None]
+    free, behind = list(keyless), []
+    for key in {record.task.key for record in ready if record.task.key is not None}:
+        of_key = [record for record in ready if record.task.key == key]
+        holder = state.holder(key)
+        if holder is None:
+            free.append(min(of_key, key=lambda record: record.mark))
+        elif holder.status in (S.DEAD, S.PARKED):
+            behind.append(min(of_key, key=lambda record: record.mark))
+        elif holder.status is S.READY:
+            free.append(holder)
+    return (
+        _listed(state, state.in_line, free)
+        and _listed(state, state.behind_dead, behind)
+        and list(state.by_key)
+        == sorted((r.task.key, r.mark, r.task.task) for r in ready if r.task.key is not None)
+    )
+
+
+def holders(state: State) -> bool:
+    """Of the tasks of one key one at most is out, and it holds the key; no finished task does."""
+    held = dict(state.holders.items())
+    return all(
+        held.get(record.task.key) == record.task.task
+        for record in _standing_in(state, S.RUNNING)
+        if record.task.key is not None
+    ) and all(
+        (record := state.records.get(name)) is not None
+        and record.task.key == key
+        and record.status not in FINISHED
+        for key, name in held.items()
+    )
+
+
+def due(state: State) -> bool:
+    """What is due some day are the leases that expire and the delays, each at its time."""
+    return all(
+        (record.until is not None) == (record.status is S.DELAYED)
+        and (record.expires is None or record.status is S.RUNNING)
+        for record in state.records.values()
+    ) and list(state.due) == sorted(
+        (record.until or record.expires, record.timer, record.task.task)
+        for record in state.records.values()
+        if record.until or record.expires
+    )
 
 
 def letters(state: State) -> bool:
@@ -189,6 +234,8 @@ INVARIANTS: dict[str, Callable[[State], bool]] = {
         nobody_rests_in_failed,
         ids,
         line,
+        holders,
+        due,
         letters,
         parking,
         leases,

@@ -48,6 +48,10 @@ class Record:
     error: str | None = None
     result: Any = None
     ended: datetime | None = None
+    timer: int = 0
+    """The position of the event that set `until` or `expires`: the order of what is due at once."""
+    since: datetime | None = None
+    """When it became a dead letter, or was parked."""
 
     def copy(self) -> Record:
         """A copy for `evolve` to change before anyone else sees it."""
@@ -67,6 +71,8 @@ class Record:
             self.error,
             self.result,
             self.ended,
+            self.timer,
+            self.since,
         )
 
 

@@ -7,13 +7,13 @@ For policies, flow files and whatever `--json` prints. Where cattrs would quietl
 from __future__ import annotations
 
 from collections.abc import Hashable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import cattrs
 
-__all__ = ["moment", "structure", "unstructure"]
+__all__ = ["in_seconds", "moment", "structure", "unstructure"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,17 @@ def _time(value: Any, _: Any) -> datetime:
     return at
 
 
+def in_seconds(length: timedelta) -> float:
+    """A length of time as the log spells it: a number of seconds, with a point."""
+    return length.total_seconds()
+
+
+def _length(value: Any, _: Any) -> timedelta:
+    if type(value) is not float:
+        raise TypeError(f"{value!r} is not a number of seconds with a point")
+    return timedelta(seconds=value)
+
+
 def _is_tuple(kind: Any) -> bool:
     return get_origin(kind) is tuple
 
@@ -59,7 +70,10 @@ for _kind in (int, str, bool):
 _converter.register_structure_hook(datetime, _time)
 _converter.register_structure_hook_func(lambda kind: kind is Hashable, _exactly(str))
 _converter.register_structure_hook_func(_is_tuple, _tuple)
+_converter.register_structure_hook(timedelta, _length)
+_converter.register_structure_hook(float, _exactly(float))
 _converter.register_unstructure_hook(datetime, moment)
+_converter.register_unstructure_hook(timedelta, in_seconds)
 _converter.register_unstructure_hook(Path, str)
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from eventq.core.commands import storable
+from eventq.core.values import storable
 from eventq.storage.codec import VERSION, decode, hash_of
 from eventq.storage.segments import Cursor, find_segments, segment_path
 

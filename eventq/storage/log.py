@@ -32,6 +32,7 @@ from eventq.storage.errors import HandleFinished, LinesLost, LogDamaged, NotAQue
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, save, snapshots, sync_folder
+from eventq.storage.watch import Watch
 
 __all__ = ["SEGMENT_BYTES", "Log"]
 
@@ -388,6 +389,10 @@ class Log:
     def place(self) -> Cursor:
         """Where the log was read or written to."""
         return self._cursor.copy()
+
+    def watch(self) -> Watch:
+        """What wakes up whenever this log grows."""
+        return Watch(self._folder)
 
     def shut(self) -> None:
         """Let go of the files. The handle answers nothing more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from eventq.core.events import Entry
@@ -23,6 +24,7 @@ class MemoryLog:
     def __init__(self, *, history: bool) -> None:
         self._entries: list[Entry] | None = [] if history else None
         self.mutex = threading.RLock()
+        self.grown = threading.Condition(self.mutex)
         self.head = (0, GENESIS)
         self.read_only = False
 
@@ -49,6 +51,7 @@ class MemoryLog:
         if self._entries is not None:
             self._entries.append(entry)
         self.head = (entry.seq, GENESIS)
+        self.grown.notify_all()
 
     def sync(self, seq: int) -> None:
         """Nothing outlives the process."""
@@ -68,5 +71,24 @@ class MemoryLog:
     def check_alive(self) -> None:
         """Such a handle never ends."""
 
+    @contextmanager
+    def watch(self) -> Iterator[_Waiting]:
+        """What wakes up whenever an entry is kept."""
+        yield _Waiting(self)
+
     def shut(self) -> None:
         """Nothing to let go of."""
+
+
+class _Waiting:
+    """Sees every entry that is kept from the moment that it was made."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self._seen = log.head
+
+    def wait(self, seconds: float) -> None:
+        """Return when an entry was kept since the last wait, or after so many seconds."""
+        with self._log.grown:
+            self._log.grown.wait_for(lambda: self._log.head != self._seen, min(seconds, 3600.0))
+            self._seen = self._log.head

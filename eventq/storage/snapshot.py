@@ -18,6 +18,7 @@ import msgspec
 
 from eventq.core.events import Enqueued, Json
 from eventq.core.lifecycle import Status
+from eventq.core.persistent import Map
 from eventq.core.policy import Policy
 from eventq.core.record import Record
 from eventq.core.state import State
@@ -42,6 +43,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     position: int
     admission: str
     dispatch: str
+    holders: dict[str, str]
     tasks: int
     checksum: str
 
@@ -69,6 +71,8 @@ class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     error: str | None
     result: msgspec.Raw
     ended: datetime | None
+    timer: int
+    since: datetime | None
 
 
 _NULL = msgspec.Raw(b"null")
@@ -106,6 +110,8 @@ def _row(record: Record) -> _Row:
         record.error,
         _raw(record.result),
         record.ended,
+        record.timer,
+        record.since,
     )
 
 
@@ -129,6 +135,8 @@ def _record(row: _Row) -> Record:
         row.error,
         _kept(row.result),
         row.ended,
+        row.timer,
+        row.since,
     )
 
 
@@ -167,6 +175,7 @@ def save(folder: Path, state: State, cursor: Cursor) -> Path:
         position=state.position,
         admission=state.admission,
         dispatch=state.dispatch,
+        holders=dict(sorted(state.holders.items())),
         tasks=len(state),
         checksum="",
     )
@@ -215,6 +224,7 @@ def load(folder: Path, seq: int, log: Path) -> tuple[State, Cursor] | None:
             position=head.position,
             admission=head.admission,
             dispatch=head.dispatch,
+            holders=Map(head.holders),
         )
     except (OSError, ValueError, msgspec.DecodeError):
         return None

@@ -1,0 +1,110 @@
+"""Which dead letters a bulk redrive means: a pure choice among the DEAD tasks of a state.
+
+Told by ids, by error, by age or by root, in any combination; whatever is told must hold. PARKED
+tasks are never meant: a person must look at each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any, Literal, Protocol
+
+from attrs import field, frozen
+
+from eventq.core.errors import BadValue
+from eventq.core.policy import at_least
+from eventq.core.record import Record
+
+__all__ = ["How", "Select", "selected"]
+
+How = Literal["exact", "prefix", "glob", "regex"]
+
+
+def _matches(how: str, pattern: str) -> Callable[[str], bool]:
+    if how == "exact":
+        return lambda error: error == pattern
+    if how == "prefix":
+        return lambda error: error.startswith(pattern)
+    if how == "glob":
+        return lambda error: fnmatchcase(error, pattern)
+    search = re.compile(pattern).search
+    return lambda error: search(error) is not None
+
+
+def _how(instance: object, attribute: Any, value: object) -> None:
+    if value not in ("exact", "prefix", "glob", "regex"):
+        raise BadValue(f"how must be 'exact', 'prefix', 'glob' or 'regex', not {value!r}")
+
+
+def _error(instance: Select, attribute: Any, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise BadValue(f"error must be a text or None, not {value!r}")
+    try:
+        _matches(instance.how, value)
+    except re.error as error:
+        raise BadValue(f"error {value!r} is no regular expression: {error}") from None
+
+
+def _ids(value: Any) -> Any:
+    if value is None or isinstance(value, str | bytes):
+        return value
+    return tuple(dict.fromkeys(value))
+
+
+def _check_ids(instance: object, attribute: Any, value: object) -> None:
+    if value is not None and not (
+        isinstance(value, tuple) and all(isinstance(name, str) for name in value)
+    ):
+        raise BadValue(f"tasks must be a collection of ids or None, not {value!r}")
+
+
+def _time(instance: object, attribute: Any, value: object) -> None:
+    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
+        raise BadValue(f"{attribute.name} must be a datetime with its time zone, not {value!r}")
+
+
+@frozen
+class Select:
+    """`tasks` by their ids; by their last `error`, compared as `how` says; `died_before` and
+    `died_since` a time; `root` itself and nothing else; the `limit` oldest of these. None: any."""
+
+    tasks: tuple[str, ...] | None = field(default=None, converter=_ids, validator=_check_ids)
+    how: How = field(default="exact", validator=_how)
+    error: str | None = field(default=None, validator=_error)
+    died_before: datetime | None = field(default=None, validator=_time)
+    died_since: datetime | None = field(default=None, validator=_time)
+    limit: int | None = field(default=None, validator=at_least(0, optional=True))
+
+
+class Dead(Protocol):
+    """What a selection asks of a state."""
+
+    def dead(self) -> list[Record]:
+        """The DEAD tasks, in the order of their death."""
+
+    def record(self, task: str) -> Record | None:
+        """This task."""
+
+
+def selected(state: Dead, select: Select) -> list[str]:
+    """The ids of the DEAD tasks that are meant, in the order of their death."""
+    matches = None if select.error is None else _matches(select.how, select.error)
+    wanted = None if select.tasks is None else set(select.tasks)
+    found: list[str] = []
+    for record in state.dead():
+        if select.limit is not None and len(found) == select.limit:
+            break
+        assert record.since is not None
+        if (
+            (wanted is None or record.task.task in wanted)
+            and (matches is None or matches(record.error or ""))
+            and (select.died_before is None or record.since < select.died_before)
+            and (select.died_since is None or record.since >= select.died_since)
+        ):
+            found.append(record.task.task)
+    return found

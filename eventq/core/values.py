@@ -1,0 +1,144 @@
+"""What the values of a command must be: names, texts, times and collections of ids.
+
+Checked as the command is made, so that a bad value is refused before anything is read or changed.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from eventq.core.errors import BadValue
+
+__all__ = [
+    "NAME_LIMIT",
+    "a_kind",
+    "a_worker",
+    "check_name",
+    "dependencies",
+    "ids",
+    "in_utc",
+    "named",
+    "optional_name",
+    "optional_text",
+    "optional_time",
+    "own_id",
+    "storable",
+    "text",
+]
+
+NAME_LIMIT = 512
+"""How many bytes of UTF-8 an id, a key or the name of a worker may have."""
+
+
+def check_name(what: str, value: object) -> None:
+    """Raise BadValue unless the value is a non-empty text of at most 512 bytes without controls."""
+    if type(value) is not str:
+        raise BadValue(f"{what} must be a text, not {value!r}")
+    if value.isascii() and value.isprintable() and 0 < len(value) <= NAME_LIMIT:
+        return
+    if not value:
+        raise BadValue(f"{what} must not be empty")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise BadValue(f"{what} {value[:40]!r} holds a lone surrogate, which no log can") from None
+    if size > NAME_LIMIT:
+        raise BadValue(f"{what} {value[:40]!r}... has {size} bytes; at most {NAME_LIMIT} fit")
+    for character in value:
+        if unicodedata.category(character) == "Cc":
+            raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
+
+
+def storable(text: str | None) -> str | None:
+    """The text with lone surrogates spelled out, so that a failure can always be recorded."""
+    if type(text) is not str or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def named(what: str) -> Any:
+    """A validator: a name, called so in the error."""
+
+    def check(instance: object, attribute: Any, value: object) -> None:
+        check_name(what, value)
+
+    return check
+
+
+def own_id(instance: object, attribute: Any, value: object) -> None:
+    """A validator: the id that a caller gives, if it gives one."""
+    if value is None:
+        return
+    check_name("a task's id", value)
+    assert isinstance(value, str)
+    if value.startswith("#"):
+        raise BadValue(
+            f"a task's id must not start with '#', as {value!r} does: the queue makes such ids"
+        )
+
+
+def dependencies(value: Iterable[str]) -> tuple[str, ...]:
+    """A converter: the ids that a task needs, each once, in the order given."""
+    if isinstance(value, str | bytes):
+        raise BadValue(f"after must be a collection of ids, not the text {value!r}")
+    try:
+        return tuple(dict.fromkeys(value))
+    except TypeError as error:
+        raise BadValue(f"after must be a collection of ids: {error}") from None
+
+
+def ids(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
+    """A validator: ids of tasks."""
+    for dependency in value:
+        check_name("an id in after", dependency)
+
+
+def a_worker(instance: object, attribute: Any, value: object) -> None:
+    """A validator: the name of a worker, or in memory any hashable value."""
+    if isinstance(value, str):
+        check_name("the name of a worker", value)
+    else:
+        try:
+            hash(value)
+        except TypeError:
+            raise BadValue(f"a worker must be hashable, not {value!r}") from None
+
+
+def optional_text(instance: object, attribute: Any, value: object) -> None:
+    """A validator: a text, or None."""
+    if value is not None and not isinstance(value, str):
+        raise BadValue(f"{attribute.name} must be a text or None, not {value!r}")
+
+
+def text(instance: object, attribute: Any, value: object) -> None:
+    """A validator: a text."""
+    if not isinstance(value, str):
+        raise BadValue(f"{attribute.name} must be a text, not {value!r}")
+
+
+def a_kind(instance: object, attribute: Any, value: object) -> None:
+    """A validator: the kind of a failure."""
+    if value not in ("retryable", "permanent"):
+        raise BadValue(f"kind must be 'retryable' or 'permanent', not {value!r}")
+
+
+def optional_name(instance: object, attribute: Any, value: object) -> None:
+    """A validator: a name, or None."""
+    if value is not None:
+        check_name(f"a {attribute.name}", value)
+
+
+def in_utc(value: object) -> object:
+    """A converter: the same moment, told in UTC, as the log does."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value
+
+
+def optional_time(instance: object, attribute: Any, value: object) -> None:
+    """A validator: a time with its zone, or None."""
+    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
+        raise BadValue(f"{attribute.name} must be a datetime with its time zone, not {value!r}")

@@ -1,0 +1,376 @@
+"""A handle on a queue: opening it, the one way through, and what can be asked about it.
+
+Every command goes the same way: catch up with the log, decide (into a new state), append, keep
+the state, sync, answer. If the write fails, the memory has not moved; if the sync fails, the
+handle is finished and answers nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+from attrs import evolve as with_changes
+from attrs import fields
+
+from eventq.core.commands import (
+    OF_THE_QUEUE,
+    Command,
+    Enqueue,
+    EnqueueAll,
+    Open,
+    Start,
+)
+from eventq.core.decide import decide
+from eventq.core.errors import BadValue, Refusal
+from eventq.core.events import Entry, Event
+from eventq.core.evolve import evolve, replay
+from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry
+from eventq.core.record import DeadLetter, Task
+from eventq.core.state import State
+from eventq.core.values import check_name, storable
+from eventq.storage.errors import NotAQueue, ReadOnly
+from eventq.storage.log import SEGMENT_BYTES, Log
+from eventq.storage.memory import MemoryLog
+from eventq.storage.segments import Cursor
+
+__all__ = ["NOT_TOLD", "Handle"]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _NotTold:
+    def __repr__(self) -> str:
+        return "as in the log"
+
+
+NOT_TOLD: Any = _NotTold()
+"""Says that `open` takes this part of the policy from the log (or from the defaults)."""
+
+SNAPSHOT_BYTES = 8 * 1024 * 1024
+"""How much log there must be at least behind a snapshot before the next is taken unasked."""
+
+TASK_BYTES = 250
+"""About what a snapshot writes for a task."""
+
+
+class Handle:
+    """What remembers a queue for this process: its log, and the state after the last entry."""
+
+    def __init__(
+        self,
+        log: Log | MemoryLog,
+        state: State,
+        *,
+        by: str | None = None,
+        clock: Callable[[], datetime] = _utc_now,
+        snapshots: bool = True,
+    ) -> None:
+        """Not for callers: use `open` or `in_memory`."""
+        self._log = log
+        self._state = state
+        self._by = by
+        self._clock = clock
+        self._read_at = time.monotonic()
+        self._snapshots = snapshots
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        capacity: Capacity | None = NOT_TOLD,
+        pool: Iterable[str] | None = NOT_TOLD,
+        retry: Retry = NOT_TOLD,
+        retention: Retention | None = NOT_TOLD,
+        lease_for: timedelta | float | None = NOT_TOLD,
+        keys: Keys = NOT_TOLD,
+        record: bool = NOT_TOLD,
+        by: str | None = None,
+        read_only: bool = False,
+        clock: Callable[[], datetime] = _utc_now,
+        segment_bytes: int = SEGMENT_BYTES,
+        snapshots: bool = True,
+    ) -> Self:
+        """The queue in this directory, which is made if it is not there.
+
+        What is not told of the policy is taken from the log; what is told and differs from it
+        is refused with BadValue. `read_only` needs no lock and changes nothing. `clock` gives
+        the time, with its zone. `segment_bytes` is how large one file of the log grows, and
+        `snapshots` whether snapshots are taken unasked. Raises NotAQueue, LogDamaged, LogNewer,
+        LinesLost, OSError.
+        """
+        told = _policy(
+            capacity=capacity,
+            pool=pool,
+            retry=retry,
+            retention=retention,
+            lease_for=lease_for,
+            keys=keys,
+            record=record,
+        )
+        for worker in told.get("pool") or ():
+            check_name("the name of a worker", worker)
+        if by is not None:
+            check_name("by", by)
+        log = Log(Path(path), read_only=read_only, segment_bytes=segment_bytes)
+        try:
+            queue = cls(log, log.state(), by=by, clock=clock, snapshots=snapshots)
+            if read_only:
+                queue._catch_up()
+                if queue._state.admission == "absent":
+                    raise NotAQueue(log.path, "its log is empty")
+            else:
+                with log:
+                    queue._catch_up()
+                    if log.mend():
+                        queue._catch_up()
+                queue._begin(told)
+        except BaseException:
+            log.shut()
+            raise
+        return queue
+
+    @classmethod
+    def in_memory(
+        cls,
+        *,
+        capacity: Capacity | None = None,
+        pool: Iterable[Hashable] | None = None,
+        retry: Retry = NOT_TOLD,
+        retention: Retention | None = None,
+        lease_for: timedelta | float | None = None,
+        keys: Keys = NOT_TOLD,
+        record: bool = False,
+        by: str | None = None,
+        clock: Callable[[], datetime] = _utc_now,
+        history: bool = True,
+    ) -> Self:
+        """A queue without a path, for as long as the process lives.
+
+        Payloads and results are any objects, never looked into, and come back as the same
+        objects; workers are any hashable values. `history=False` keeps no entries, so that
+        memory does not grow with what is finished; `entries` and `at` then have no answer.
+        """
+        told = _policy(
+            capacity=capacity,
+            pool=pool,
+            retry=retry,
+            retention=retention,
+            lease_for=lease_for,
+            keys=keys,
+            record=record,
+        )
+        queue = cls(MemoryLog(history=history), State(), by=by, clock=clock, snapshots=False)
+        queue._begin(told)
+        return queue
+
+    def _begin(self, told: dict[str, Any]) -> None:
+        """Open the log, or compare what was told with what it says."""
+        with self._log:
+            self._catch_up()
+            if self._state.admission == "absent":
+                self._ask(Open(uuid.uuid4().hex, Policy(**told)))
+                return
+        agreed = self._state.policy
+        given = with_changes(agreed, **told)
+        for part in fields(Policy):
+            there, here = getattr(agreed, part.name), getattr(given, part.name)
+            if there != here:
+                raise BadValue(
+                    f"{part.name} of this queue is {there}, not {here}: "
+                    "leave it out to open the queue as it is"
+                )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shut()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path or 'in memory'} at entry {self._state.seq}>"
+
+    def shut(self) -> None:
+        """Let go of the files. The handle answers nothing more; the queue goes on without it."""
+        self._log.shut()
+
+    # The one way through.
+
+    def _catch_up(self) -> None:
+        if self._log.behind():
+            self._state = replay(self._state, self._log.catch_up())
+            self._read_at = time.monotonic()
+
+    def _now(self) -> datetime:
+        """The time of the next entry: never before that of the last, and never standing still."""
+        now = self._clock()
+        last = self._state.at
+        if last is not None and now < last:
+            return last + timedelta(seconds=time.monotonic() - self._read_at)
+        return now
+
+    def _ask(
+        self, command: Command, by: str | None = None, why: str | None = None
+    ) -> tuple[State, tuple[Event, ...]]:
+        if by is not None:
+            check_name("by", by)
+        log = self._log
+        with log:
+            self._catch_up()
+            at = self._now()
+            by = by or self._by or _asker(command, self._state)
+            try:
+                events, state = decide(self._state, command, at)
+            except Refusal as refusal:
+                if self._state.policy.record:
+                    whole = _spelled_out(command, self._state.policy)
+                    self._keep(Entry(0, at, command.do, (), whole.refused(refusal.name), by, why))
+                raise
+            if events:
+                entry = Entry(state.seq, at, command.do, events, command.ask(), by, storable(why))
+                self._keep(entry, state)
+            elif self._state.policy.record and isinstance(command, Start):
+                state = self._keep(Entry(0, at, command.do, (), command.ask(), by))
+            place = self._snapshot_due()
+        log.sync(state.seq)
+        if place is not None and isinstance(log, Log):
+            log.snapshot(state, place)
+        return state, events
+
+    def _keep(self, entry: Entry, state: State | None = None) -> State:
+        """Write an entry, then keep the state after it."""
+        if state is None:
+            entry = with_changes(entry, seq=self._state.seq + 1)
+            state = evolve(self._state, entry)
+        self._log.append(entry)
+        self._state = state
+        self._read_at = time.monotonic()
+        return state
+
+    def _snapshot_due(self) -> Cursor | None:
+        """Where the log stands, if enough of it has passed since the last snapshot.
+
+        That is when what would be read again outweighs what a snapshot writes, so that snapshots
+        cost no more than a fixed share of the log itself.
+        """
+        log = self._log
+        if not self._snapshots or isinstance(log, MemoryLog) or log.unsaved < SNAPSHOT_BYTES:
+            return None
+        if log.unsaved < 4 * TASK_BYTES * len(self._state):
+            return None
+        return log.place_for_snapshot()
+
+    # What can be asked about it.
+
+    @property
+    def path(self) -> Path | None:
+        """The directory of the queue; None in memory."""
+        return self._log.path
+
+    @property
+    def state(self) -> State:
+        """The state after the last entry, whoever wrote it. It never changes."""
+        with self._log.mutex:
+            self._log.check_alive()
+            self._catch_up()
+            return self._state
+
+    @property
+    def policy(self) -> Policy:
+        """What was agreed for this queue."""
+        return self.state.policy
+
+    def task(self, id: str) -> Task | None:  # as in `enqueue`
+        """This task as it stands; None when it is unknown."""
+        return self.state.task(id)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """The DEAD and BLOCKED tasks with their reasons, in the order in which they came there."""
+        return list(self.state.dead_letters())
+
+    def parked(self) -> list[DeadLetter]:
+        """The PARKED tasks with their reasons, in the order in which they were parked."""
+        return list(self.state.parked())
+
+    def entries(self, since: int = 1) -> Iterator[Entry]:
+        """The entries from this seq on, as they were written, checked on the way."""
+        return self._log.entries(max(since, 1))
+
+    def at(self, seq: int) -> State:
+        """The state after this entry. Raises IndexError for one that is not there (yet)."""
+        now = self.state
+        if seq == now.seq:
+            return now
+        if not 0 <= seq < now.seq:
+            raise IndexError(f"there is no entry {seq}: the log has {now.seq}")
+        return self._log.state_at(seq)
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The seq and the hash of the last entry, which is on disk: keep it to prove the log
+        complete one day."""
+        with self._log.mutex:
+            self._log.check_alive()
+            self._catch_up()
+            head = self._log.head
+        self._log.sync(head[0])
+        return head
+
+    def snapshot(self) -> Path:
+        """Write a snapshot of the state after the last entry, and say where."""
+        log = self._log
+        if isinstance(log, MemoryLog):
+            raise BadValue("a queue in memory has no place for a snapshot")
+        if log.read_only:
+            raise ReadOnly(log.path)
+        with log.mutex:
+            log.check_alive()
+            self._catch_up()
+            state, place = self._state, log.place()
+        return log.snapshot(state, place)
+
+    @property
+    def clock_behind(self) -> timedelta:
+        """How far the clock is behind the last entry: zero where all is well."""
+        last = self.state.at
+        behind = timedelta() if last is None else last - self._clock()
+        return max(behind, timedelta())
+
+
+def _spelled_out(command: Command, policy: Policy) -> Command:
+    """The command with what it leaves to the queue told, as a recorded refusal has to."""
+    if isinstance(command, EnqueueAll):
+        return EnqueueAll(cast(Enqueue, _spelled_out(task, policy)) for task in command.tasks)
+    if isinstance(command, Enqueue) and command.max_attempts is OF_THE_QUEUE:
+        return with_changes(command, max_attempts=policy.retry.max_attempts)
+    return command
+
+
+def _policy(**parts: Any) -> dict[str, Any]:
+    """What was told of a policy, checked."""
+    told = {name: value for name, value in parts.items() if value is not NOT_TOLD}
+    policy = Policy(**told)
+    return {name: getattr(policy, name) for name in told}
+
+
+def _asker(command: Command, state: State) -> str | None:
+    """Who asks when nobody says so: the worker that starts, or that holds the lease."""
+    worker = getattr(command, "worker", None)
+    if worker is None and (lease := getattr(command, "lease", None)) is not None:
+        held = state.leased(lease)
+        worker = None if held is None else held.worker
+    return worker if isinstance(worker, str) else None
