@@ -246,7 +246,7 @@ class Noted:
             if facts.own in (S.SUCCEEDED, S.CANCELLED) and name not in named
         ]
         free.sort(key=lambda name: self._tasks[name].listed or 0)
-        return free[: max(0, len(free) - self.policy.retention.count)][:DUE_AT_MOST]
+        return free[: max(0, len(free) - (self.policy.retention.count or 0))][:DUE_AT_MOST]
 
     # What can be asked.
 
