@@ -1,33 +1,40 @@
 """What may be asked of a queue: one immutable class for each command, checked as it is made.
 
-`asks` names the arguments that the log keeps because no event holds them, in the order of the
-line. `command(entry)` is the way back: the command that an entry answered, so that it can be
-decided again.
+Those of an operator stand in `operators`, what all have in common in `asking`. `command(entry)`
+is the way back: the command that an entry answered, so that it can be decided again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from attrs import field, frozen
 
+from eventq.core.asking import Command, find
 from eventq.core.errors import BadValue
 from eventq.core.events import (
-    Cancelled,
     Completed,
     Enqueued,
     Entry,
-    Event,
     Failed,
     Kind,
     Opened,
-    Reconfigured,
-    TaskEvent,
+)
+from eventq.core.operators import (
+    Cancel,
+    Close,
+    Pause,
+    Reconfigure,
+    Redrive,
+    RedriveAll,
+    Reopen,
+    Resolve,
+    Restore,
+    Resume,
 )
 from eventq.core.policy import A_MOMENT, Policy, at_least, length, seconds
-from eventq.core.select import Select
 from eventq.core.values import (
     a_kind,
     a_worker,
@@ -36,7 +43,6 @@ from eventq.core.values import (
     in_utc,
     named,
     optional_name,
-    optional_text,
     optional_time,
     own_id,
     storable,
@@ -75,45 +81,6 @@ a_lease = at_least(1)
 
 def _lease_for() -> Any:
     return field(default=None, converter=seconds, validator=length(A_MOMENT, optional=True))
-
-
-def _of(kind: type) -> Any:
-    """A validator: a value of this class."""
-
-    def check(instance: object, attribute: Any, value: object) -> None:
-        if not isinstance(value, kind):
-            raise BadValue(f"{attribute.name} must be a {kind.__name__}, not {value!r}")
-
-    return check
-
-
-@frozen
-class Command:
-    """What a caller asks of the queue."""
-
-    do: ClassVar[str]
-    """What the log calls it."""
-    asks: ClassVar[tuple[str, ...]] = ()
-    operator: ClassVar[bool] = False
-    """Whether it is asked by a person, who may say why."""
-
-    def ask(self) -> dict[str, Any]:
-        """The arguments that the log keeps because no event holds them."""
-        return {name: getattr(self, name) for name in self.asks}
-
-    def refused(self, refusal: str) -> dict[str, Any]:
-        """What the log keeps of a command that was refused: the refusal and every argument."""
-        return {"refused": refusal, "command": self}
-
-    @classmethod
-    def again(cls, entry: Entry) -> Command:
-        """The command that this entry answered."""
-        return cls()
-
-
-def _find(entry: Entry, *kinds: type[Event]) -> Any:
-    """The event that holds what the caller gave: the first of these kinds."""
-    return next(event for event in entry.events if isinstance(event, kinds))
 
 
 @frozen
@@ -180,7 +147,7 @@ class Enqueue(Command):
 
     @classmethod
     def again(cls, entry: Entry) -> Enqueue:
-        return cls.of(_find(entry, Enqueued))
+        return cls.of(find(entry, Enqueued))
 
 
 def _tasks(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
@@ -236,7 +203,7 @@ class Complete(Command):
 
     @classmethod
     def again(cls, entry: Entry) -> Complete:
-        return cls(entry.ask["lease"], _find(entry, Completed).result)
+        return cls(entry.ask["lease"], find(entry, Completed).result)
 
 
 @frozen
@@ -252,7 +219,7 @@ class CompleteAndStart(Command):
 
     @classmethod
     def again(cls, entry: Entry) -> CompleteAndStart:
-        result = _find(entry, Completed).result
+        result = find(entry, Completed).result
         return cls(entry.ask["lease"], result, entry.ask["worker"], entry.ask["lease_for"])
 
 
@@ -274,7 +241,7 @@ class Fail(Command):
 
     @classmethod
     def again(cls, entry: Entry) -> Fail:
-        failed = _find(entry, Failed)
+        failed = find(entry, Failed)
         return cls(entry.ask["lease"], failed.error, failed.kind, entry.ask["retry_after"])
 
 
@@ -307,128 +274,6 @@ class Release(Command):
     @classmethod
     def again(cls, entry: Entry) -> Release:
         return cls(entry.ask["lease"])
-
-
-def _task_of(entry: Entry) -> str:
-    """The task that a command about one task named: its own event comes first."""
-    first = entry.events[0]
-    assert isinstance(first, TaskEvent)
-    return first.task
-
-
-@frozen
-class Redrive(Command):
-    """Give a DEAD or PARKED task fresh attempts."""
-
-    do = "redrive"
-    operator = True
-    task: str = field(validator=named("a task's id"))
-
-    @classmethod
-    def again(cls, entry: Entry) -> Redrive:
-        return cls(_task_of(entry))
-
-
-@frozen
-class RedriveAll(Command):
-    """Give fresh attempts to all DEAD tasks that are selected, in the order of their death."""
-
-    do = "redrive_all"
-    asks = ("select",)
-    operator = True
-    select: Select = field(validator=_of(Select))
-
-    @classmethod
-    def again(cls, entry: Entry) -> RedriveAll:
-        return cls(entry.ask["select"])
-
-
-@frozen
-class Cancel(Command):
-    """Take an unfinished task out of the work, by an operator or by the worker that holds it."""
-
-    do = "cancel"
-    asks = ("lease",)
-    operator = True
-    task: str = field(validator=named("a task's id"))
-    lease: int | None = field(default=None, validator=at_least(1, optional=True))
-    error: str | None = field(default=None, converter=storable, validator=optional_text)
-
-    @classmethod
-    def again(cls, entry: Entry) -> Cancel:
-        cancelled = _find(entry, Cancelled)
-        return cls(cancelled.task, entry.ask["lease"], cancelled.error)
-
-
-@frozen
-class Restore(Command):
-    """Bring a CANCELLED task back, with fresh attempts."""
-
-    do = "restore"
-    operator = True
-    task: str = field(validator=named("a task's id"))
-
-    @classmethod
-    def again(cls, entry: Entry) -> Restore:
-        return cls(_task_of(entry))
-
-
-@frozen
-class Resolve(Command):
-    """A person did a DEAD, PARKED or CANCELLED task by hand."""
-
-    do = "resolve"
-    operator = True
-    task: str = field(validator=named("a task's id"))
-
-    @classmethod
-    def again(cls, entry: Entry) -> Resolve:
-        return cls(_task_of(entry))
-
-
-@frozen
-class Close(Command):
-    """Admit no new tasks; what was admitted drains."""
-
-    do = "close"
-    operator = True
-
-
-@frozen
-class Reopen(Command):
-    """Admit new tasks again."""
-
-    do = "reopen"
-    operator = True
-
-
-@frozen
-class Pause(Command):
-    """Hand nothing out; what is due goes on."""
-
-    do = "pause"
-    operator = True
-
-
-@frozen
-class Resume(Command):
-    """Hand out again."""
-
-    do = "resume"
-    operator = True
-
-
-@frozen
-class Reconfigure(Command):
-    """Agree on another policy, from now on."""
-
-    do = "reconfigure"
-    operator = True
-    policy: Policy = field(validator=_of(Policy))
-
-    @classmethod
-    def again(cls, entry: Entry) -> Reconfigure:
-        return cls(_find(entry, Reconfigured).policy)
 
 
 @frozen

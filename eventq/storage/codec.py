@@ -14,13 +14,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Union, cast, get_type_hints
 
 import msgspec
 from attrs import fields
 
-from eventq.core.commands import COMMANDS, Cancel, Command, Enqueue, EnqueueAll
+from eventq.core.commands import COMMANDS
 from eventq.core.events import (
     QUEUE_EVENTS,
     TASK_EVENTS,
@@ -53,8 +53,8 @@ from eventq.core.events import (
     Unblocked,
 )
 from eventq.core.evolve import Folded, take_for
-from eventq.core.select import Select
-from eventq.storage.convert import in_seconds, moment, structure, unstructure
+from eventq.storage.asked import NotALine, read_ask, written_ask
+from eventq.storage.convert import moment, structure, unstructure
 
 __all__ = [
     "EVENTS",
@@ -108,12 +108,7 @@ EVENTS: dict[type[Event], str] = {
     Reconfigured: "reconfigured",
 }
 
-_COMMANDS = {command.do: command for command in COMMANDS}
 _CLASSES = {name: kind for kind, name in EVENTS.items()}
-
-
-class NotALine(ValueError):
-    """These bytes are not a line that eventq writes."""
 
 
 class NewerVersion(NotALine):
@@ -162,42 +157,6 @@ _OPERATORS = frozenset(command.do for command in COMMANDS if command.operator)
 _to_bytes = msgspec.json.Encoder().encode
 
 
-def _maybe_seconds(length: timedelta | None) -> float | None:
-    return None if length is None else in_seconds(length)
-
-
-def _written_command(command: Command) -> dict[str, Any]:
-    """All fields of a command that was refused."""
-    return {
-        field.name: _written_value(getattr(command, field.name)) for field in fields(type(command))
-    }
-
-
-def _written_value(value: Any) -> Any:
-    if isinstance(value, Json):
-        return msgspec.Raw(value)
-    if isinstance(value, Command):
-        return _written_command(value)
-    if isinstance(value, tuple):
-        return [_written_value(item) for item in value]
-    return unstructure(value)
-
-
-_ASK_WRITTEN: dict[str, Callable[[Any], Any]] = {
-    "lease_for": _maybe_seconds,
-    "retry_after": _maybe_seconds,
-    "select": unstructure,
-    "command": _written_command,
-}
-
-
-def _written_ask(ask: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _ASK_WRITTEN[name](value) if name in _ASK_WRITTEN else value
-        for name, value in ask.items()
-    }
-
-
 def plain_entry(entry: Entry) -> dict[str, Any]:
     """The fields of a line, in their order, without those that make the chain."""
     line: dict[str, Any] = {
@@ -209,7 +168,7 @@ def plain_entry(entry: Entry) -> dict[str, Any]:
     }
     if entry.do in _OPERATORS:
         line["why"] = entry.why
-    line["ask"] = _written_ask(entry.ask)
+    line["ask"] = written_ask(entry.ask)
     line["events"] = [_WRITERS[type(event)](event) for event in entry.events]
     return line
 
@@ -359,54 +318,18 @@ def read(line: bytes) -> Folded:
     """
     entry = _parsed(line)
     events = entry.events
-    i = 0
-    for event in events:
+    for i, event in enumerate(events):
         if (whole := _FOR_THE_FOLD.get(type(event))) is not None:
             events[i] = whole(event)
-        i += 1
     return entry
 
 
 def decode(line: bytes) -> Entry:
     """The whole entry of a line whose hash was checked. Raises as `read` does."""
     e = _parsed(line)
-    return Entry(e.seq, e.at, e.do, tuple(map(_event, e.events)), _ask(e.do, e.ask), e.by, e.why)
-
-
-_ASK_TYPES: dict[str, Any] = {
-    "lease": int,
-    "lease_for": timedelta | None,
-    "retry_after": timedelta | None,
-    "worker": str | None,
-    "select": Select,
-}
-
-
-def _ask(do: str, ask: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a command, as `Command.ask` gives them. Raises NotALine."""
-    kind = _COMMANDS.get(do)
-    if kind is None:
-        raise NotALine(f"no command is called {do!r}")
-    try:
-        if "refused" in ask:
-            refused, rest = ask["refused"], dict(ask["command"])
-            return {"refused": structure(refused, str), "command": _read_command(kind, rest)}
-        if tuple(ask) != kind.asks:
-            raise TypeError(f"{do} asks {list(kind.asks)}, not {list(ask)}")
-        types = {**_ASK_TYPES, "lease": int | None} if kind is Cancel else _ASK_TYPES
-        return {name: structure(value, types[name]) for name, value in ask.items()}
-    except Exception as error:
-        raise NotALine(f"what {do!r} asked does not read: {error}") from error
-
-
-def _read_command(kind: type[Command], rest: dict[str, Any]) -> Command:
-    """A command that was refused, from all its fields."""
-    if kind is EnqueueAll:
-        return EnqueueAll([cast(Enqueue, _read_command(Enqueue, task)) for task in rest["tasks"]])
-    for name in ("payload", "result"):
-        if rest.get(name) is not None:
-            rest[name] = Json(_to_bytes(rest[name]))
-    return structure(rest, kind)
+    return Entry(
+        e.seq, e.at, e.do, tuple(map(_event, e.events)), read_ask(e.do, e.ask), e.by, e.why
+    )
 
 
 def _why_not(line: bytes, error: Exception) -> NotALine:

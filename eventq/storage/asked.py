@@ -1,0 +1,97 @@
+"""`ask` on the wire: the arguments that the log keeps of a command, and all of a refused one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import msgspec
+from attrs import fields
+
+from eventq.core.commands import COMMANDS, Cancel, Command, Enqueue, EnqueueAll
+from eventq.core.events import Json
+from eventq.core.select import Select
+from eventq.storage.convert import in_seconds, structure, unstructure
+
+__all__ = ["NotALine", "read_ask", "written_ask"]
+
+_COMMANDS = {command.do: command for command in COMMANDS}
+_to_bytes = msgspec.json.Encoder().encode
+
+
+class NotALine(ValueError):
+    """These bytes are not a line that eventq writes."""
+
+
+def _maybe_seconds(length: timedelta | None) -> float | None:
+    return None if length is None else in_seconds(length)
+
+
+def _written_command(command: Command) -> dict[str, Any]:
+    """All fields of a command that was refused."""
+    return {
+        field.name: _written_value(getattr(command, field.name)) for field in fields(type(command))
+    }
+
+
+def _written_value(value: Any) -> Any:
+    if isinstance(value, Json):
+        return msgspec.Raw(value)
+    if isinstance(value, Command):
+        return _written_command(value)
+    if isinstance(value, tuple):
+        return [_written_value(item) for item in value]
+    return unstructure(value)
+
+
+_ASK_WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "lease_for": _maybe_seconds,
+    "retry_after": _maybe_seconds,
+    "select": unstructure,
+    "command": _written_command,
+}
+
+
+def written_ask(ask: dict[str, Any]) -> dict[str, Any]:
+    """What an entry asked, as the log spells it."""
+    return {
+        name: _ASK_WRITTEN[name](value) if name in _ASK_WRITTEN else value
+        for name, value in ask.items()
+    }
+
+
+_ASK_TYPES: dict[str, Any] = {
+    "lease": int,
+    "lease_for": timedelta | None,
+    "retry_after": timedelta | None,
+    "worker": str | None,
+    "select": Select,
+}
+
+
+def read_ask(do: str, ask: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a command, as `Command.ask` gives them. Raises NotALine."""
+    kind = _COMMANDS.get(do)
+    if kind is None:
+        raise NotALine(f"no command is called {do!r}")
+    try:
+        if "refused" in ask:
+            refused, rest = ask["refused"], dict(ask["command"])
+            return {"refused": structure(refused, str), "command": _read_command(kind, rest)}
+        if tuple(ask) != kind.asks:
+            raise TypeError(f"{do} asks {list(kind.asks)}, not {list(ask)}")
+        types = {**_ASK_TYPES, "lease": int | None} if kind is Cancel else _ASK_TYPES
+        return {name: structure(value, types[name]) for name, value in ask.items()}
+    except Exception as error:
+        raise NotALine(f"what {do!r} asked does not read: {error}") from error
+
+
+def _read_command(kind: type[Command], rest: dict[str, Any]) -> Command:
+    """A command that was refused, from all its fields."""
+    if kind is EnqueueAll:
+        return EnqueueAll([cast(Enqueue, _read_command(Enqueue, task)) for task in rest["tasks"]])
+    for name in ("payload", "result"):
+        if rest.get(name) is not None:
+            rest[name] = Json(_to_bytes(rest[name]))
+    return structure(rest, kind)
