@@ -63,7 +63,7 @@ def replay(
 
     `keep` is given the state after each entry whose seq is a multiple of `every`.
     """
-    draft = Draft.of(state, flat=keep is None and not len(state))
+    draft = Draft.flat(state) if keep is None and not len(state) else Draft.of(state)
     for entry in entries:
         seq = entry.seq
         begin(draft, seq, entry.at)
@@ -92,16 +92,17 @@ def tell(draft: Draft, event: Event) -> None:
         _tell_queue(draft, event)
         return
     name = event.task  # type: ignore[union-attr]  # only a task's events have steps
-    record = draft.records.get(name)
+    records: Any = draft.records
+    record = records.get(name)
     status = ABSENT if record is None else record.status
     step = steps.get(status)
     if step is None or draft.position == 1:  # before the queue was opened, nothing can be
         raise ImpossibleEvent(event, status, draft.seq, () if record is None else (repr(record),))
     target, does = step
-    if draft.flat:
+    if type(records) is dict:  # a flat draft
         if record is None:
             record = Record(cast(Enqueued, event), draft.position, ABSENT)
-            draft.records[name] = record
+            records[name] = record
     else:
         standing = draft.standing
         standing[status] -= 1
@@ -111,7 +112,7 @@ def tell(draft: Draft, event: Event) -> None:
             if record is None
             else record.copy()
         )
-        draft.records[name] = record
+        records[name] = record
     does(draft, event, record)
     record.status = target
     if record.task.key is not None:

@@ -1,9 +1,9 @@
 """Two persistent collections, a map and a sorted set: a change never touches what others hold.
 
-Every collection starts out writable. `fork()` gives a writable copy in constant time that shares
-all nodes with the original, and copies a node of at most a few dozen items when it first changes
-it; from then on it changes that node in place. Whoever forks a collection must not change the
-original again: `State` keeps that rule, by handing out only collections that nobody writes to.
+Who changes one shows a token, its `owner`. A collection with another owner is copied first, in
+constant time: the copy shares all nodes, and a node of at most a few dozen items is copied when it
+is first changed, and changed in place from then on. So a change gives the collection to go on with,
+and what has another owner stays as it is for ever, once nobody holds that owner's token any more.
 
 So a state is kept for the price of a few pointers, a single change to a collection of n items
 copies O(log n) nodes, and a long run of changes costs little more than it would on a plain dict.
@@ -17,7 +17,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, overload
 
-__all__ = ["Map", "Sorted"]
+__all__ = ["Map", "Sorted", "own"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -37,9 +37,12 @@ class Map(Generic[K, V]):
     Its order of iteration means nothing; sort what comes out.
     """
 
-    __slots__ = ("_bits", "_limit", "_mask", "_mine", "_rows", "_size")
+    __slots__ = ("_bits", "_limit", "_mask", "_mine", "_owner", "_rows", "_size")
 
-    def __init__(self, items: Mapping[K, V] | None = None) -> None:
+    def __init__(
+        self, items: Mapping[K, V] | Map[K, V] | None = None, owner: object = None
+    ) -> None:
+        self._owner = owner
         pairs = [] if items is None else list(items.items())
         bits = 0
         while LEAF << (2 * bits) < len(pairs):
@@ -61,9 +64,12 @@ class Map(Generic[K, V]):
             place = hash(key)
             rows[place >> bits & mask][place & mask][key] = value
 
-    def fork(self) -> Map[K, V]:
-        """A copy to be changed; the original must not be changed any more."""
+    def owned(self, owner: object) -> Map[K, V]:
+        """This map where the owner is the same, else a copy that it owns, to be changed."""
+        if self._owner is owner:
+            return self
         copy: Map[K, V] = Map.__new__(Map)
+        copy._owner = owner
         copy._bits = self._bits
         copy._mask = self._mask
         copy._limit = self._limit
@@ -155,18 +161,17 @@ class Sorted(Generic[T]):
 
     __slots__ = ("_head", "_owner", "_root", "_size", "_tail")
 
-    def __init__(self) -> None:
-        self._owner = object()
-        self._root: _Node[T] = _Node(self._owner, [], None)
+    def __init__(self, owner: object = None) -> None:
+        self._owner = owner
+        self._root: _Node[T] = _Node(owner, [], None)
         self._size = 0
         # The leaves at both ends, once they are known to be our own and for as long as they are.
         self._head: _Node[T] | None = None
         self._tail: _Node[T] | None = None
 
-    def fork(self) -> Sorted[T]:
-        """A copy to be changed; the original must not be changed any more."""
+    def _owned(self, owner: object) -> Sorted[T]:
         copy: Sorted[T] = Sorted.__new__(Sorted)
-        copy._owner = object()
+        copy._owner = owner
         copy._root = self._root
         copy._size = self._size
         copy._head = copy._tail = None
@@ -220,13 +225,15 @@ class Sorted(Generic[T]):
             node = kid
         return node, path
 
-    def add(self, item: T) -> None:
-        """Put the item in. It must not be there yet."""
+    def add(self, item: T, owner: object) -> Sorted[T]:
+        """The set with this item, which must not be there yet."""
+        if self._owner is not owner:
+            return self._owned(owner).add(item, owner)
         self._size += 1
         tail = self._tail
         if tail is not None and tail.keys[-1] < item and len(tail.keys) < WIDTH:
             tail.keys.append(item)
-            return
+            return self
         node, path = self._leaf(item)
         keys = node.keys
         insort(keys, item)
@@ -234,6 +241,7 @@ class Sorted(Generic[T]):
             self._split(node, path, at_end=keys[-1] is item)
         elif all(i == len(above.keys) for above, i in path):
             self._tail = node
+        return self
 
     def _split(self, node: _Node[T], path: list[tuple[_Node[T], int]], *, at_end: bool) -> None:
         """Split an overfull node, and those above it that become so."""
@@ -259,13 +267,15 @@ class Sorted(Generic[T]):
             parent.kids.insert(i + 1, right)
             node = parent
 
-    def remove(self, item: T) -> None:
-        """Take the item out. Raises KeyError where it is not."""
+    def remove(self, item: T, owner: object) -> Sorted[T]:
+        """The set without this item. Raises KeyError where it is not there."""
+        if self._owner is not owner:
+            return self._owned(owner).remove(item, owner)
         head = self._head
         if head is not None and len(head.keys) > 1 and head.keys[0] == item:
             del head.keys[0]
             self._size -= 1
-            return
+            return self
         node, path = self._leaf(item)
         i = bisect_left(node.keys, item)
         if i == len(node.keys) or node.keys[i] != item:
@@ -275,7 +285,7 @@ class Sorted(Generic[T]):
         if node.keys:
             if not any(i for _, i in path):
                 self._head = node
-            return
+            return self
         self._head = self._tail = None
         while path:
             node, i = path.pop()
@@ -289,3 +299,9 @@ class Sorted(Generic[T]):
         while root.kids is not None and len(root.kids) <= 1:
             root = root.kids[0] if root.kids else _Node(self._owner, [], None)
         self._root = root
+        return self
+
+
+def own(of: Map[K, V], owner: object) -> Map[K, V]:
+    """The map, to be changed by this owner; a plain dict in its place is anybody's to change."""
+    return of.owned(owner) if isinstance(of, Map) else of

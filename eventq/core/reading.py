@@ -11,6 +11,8 @@ from datetime import datetime
 from heapq import merge
 from typing import Protocol
 
+from attrs import define, field
+
 from eventq.core.lifecycle import ROOTS, Status
 from eventq.core.persistent import Map, Sorted
 from eventq.core.policy import Policy
@@ -74,31 +76,49 @@ class Questions(Protocol):
         """The DEAD tasks, in the order of their death."""
 
 
+@define(eq=False, repr=False)
 class Reading:
-    """What can be asked of a state, and of a draft of one. The fields are those of `State`."""
+    """What can be asked of a state, and of a draft of one, and the fields of both.
 
-    queue: str
-    policy: Policy
-    seq: int
-    at: datetime | None
-    position: int
-    admission: str
-    dispatch: str
-    records: Map[str, Record]
-    standing: dict[Status, int]
-    in_line: Sorted[tuple[int, str]]
-    in_letters: Sorted[tuple[int, str]]
-    in_parking: Sorted[tuple[int, str]]
-    in_finished: Sorted[tuple[int, str]]
-    leases: Map[int, str]
-    busy: Map[Hashable, int]
-    edges: Sorted[tuple[str, int, str]]
-    sleeping: Sorted[tuple[str, int, str]]
-    due: Sorted[tuple[datetime, int, str]]
-    holders: Map[str, str]
-    by_key: Sorted[tuple[str, int, str]]
-    fronts: Map[str, tuple[bool, int, str]]
-    behind_dead: Sorted[tuple[int, str]]
+    `at` is the time of entry `seq`, the last, `position` the number of events so far, `admission`
+    "absent", "open" or "closed", `dispatch` "running" or "paused".
+    """
+
+    queue: str = ""
+    policy: Policy = field(factory=Policy)
+    seq: int = 0
+    at: datetime | None = None
+    position: int = 0
+    admission: str = "absent"
+    dispatch: str = "running"
+    records: Map[str, Record] = field(factory=Map)
+    standing: dict[Status, int] = field(factory=lambda: dict.fromkeys(Status, 0))
+    in_line: Sorted[tuple[int, str]] = field(factory=Sorted)
+    in_letters: Sorted[tuple[int, str]] = field(factory=Sorted)
+    """DEAD and BLOCKED tasks."""
+    in_parking: Sorted[tuple[int, str]] = field(factory=Sorted)
+    in_finished: Sorted[tuple[int, str]] = field(factory=Sorted)
+    """What retention may let go: finished, and named by nothing unfinished."""
+    leases: Map[int, str] = field(factory=Map)
+    busy: Map[Hashable, int] = field(factory=Map)
+    """The lease that each named worker holds."""
+    edges: Sorted[tuple[str, int, str]] = field(factory=Sorted)
+    """(dependency, born, dependent) of every unfinished dependent."""
+    sleeping: Sorted[tuple[str, int, str]] = field(factory=Sorted)
+    """The same of every CANCELLED one: it waits for nothing, but may be restored."""
+    due: Sorted[tuple[datetime, int, str]] = field(factory=Sorted)
+    """When leases expire and delays end."""
+    holders: Map[str, str] = field(factory=Map)
+    """The task that holds each key."""
+    by_key: Sorted[tuple[str, int, str]] = field(factory=Sorted)
+    """(key, place, task) of every READY task with a key."""
+    fronts: Map[str, tuple[bool, int, str]] = field(factory=Map)
+    """Of each key, the READY task that can go next, and whether only a dead holder is in its way;
+    of the tasks of that key, it alone stands in the line (or behind the dead)."""
+    behind_dead: Sorted[tuple[int, str]] = field(factory=Sorted)
+    """Those of keys whose holder is DEAD or PARKED: whether they can go is up to the policy."""
+    owner: object = None
+    """The token of the draft that owns the collections, or did."""
 
     # The questions of `decide`.
 
@@ -166,6 +186,9 @@ class Reading:
             record = self.records.get(task)
             assert record is not None
             yield record
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} tasks at entry {self.seq}>"
 
     # What people ask.
 

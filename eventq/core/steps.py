@@ -32,8 +32,9 @@ from eventq.core.events import (
     Unblocked,
 )
 from eventq.core.lifecycle import Status
+from eventq.core.persistent import own
 from eventq.core.record import Record
-from eventq.core.state import Draft
+from eventq.core.state import Draft, flat
 
 __all__ = ["DOES", "LEASE_EXPIRED"]
 
@@ -67,29 +68,33 @@ def _bind(draft: Draft, record: Record) -> None:
         if above is None or above.status is not SUCCEEDED:
             record.needs += 1
         if above is not None and above.ended is not None and not _named(draft, dependency):
-            draft.in_finished.remove((above.mark, dependency))
-        draft.edges.add((dependency, record.born, record.task.task))
+            draft.in_finished = draft.in_finished.remove((above.mark, dependency), draft.owner)
+        edge = (dependency, record.born, record.task.task)
+        draft.edges = draft.edges.add(edge, draft.owner)
 
 
 def _unbind(draft: Draft, record: Record) -> None:
     """The task is finished: what it alone still named may be let go."""
     for dependency in record.task.after:
-        draft.edges.remove((dependency, record.born, record.task.task))
+        edge = (dependency, record.born, record.task.task)
+        draft.edges = draft.edges.remove(edge, draft.owner)
         above = draft.records.get(dependency)
         if above is not None and above.ended is not None and not _named(draft, dependency):
-            draft.in_finished.add((above.mark, dependency))
+            draft.in_finished = draft.in_finished.add((above.mark, dependency), draft.owner)
 
 
 def _sleep(draft: Draft, record: Record) -> None:
     """The task is CANCELLED: it waits for nothing, but may be restored."""
     for dependency in record.task.after:
-        draft.sleeping.add((dependency, record.born, record.task.task))
+        edge = (dependency, record.born, record.task.task)
+        draft.sleeping = draft.sleeping.add(edge, draft.owner)
 
 
 def _wake(draft: Draft, record: Record) -> None:
     """The task is not CANCELLED any more."""
     for dependency in record.task.after:
-        draft.sleeping.remove((dependency, record.born, record.task.task))
+        edge = (dependency, record.born, record.task.task)
+        draft.sleeping = draft.sleeping.remove(edge, draft.owner)
 
 
 def _enter_line(draft: Draft, record: Record) -> None:
@@ -97,23 +102,24 @@ def _enter_line(draft: Draft, record: Record) -> None:
     it is in the line."""
     task = record.task
     if task.key is None:
-        draft.in_line.add((record.mark, task.task))
+        draft.in_line = draft.in_line.add((record.mark, task.task), draft.owner)
     else:
-        draft.by_key.add((task.key, record.mark, task.task))
+        draft.by_key = draft.by_key.add((task.key, record.mark, task.task), draft.owner)
 
 
 def _leave_line(draft: Draft, record: Record) -> None:
     task = record.task
     if task.key is None:
-        draft.in_line.remove((record.mark, task.task))
+        draft.in_line = draft.in_line.remove((record.mark, task.task), draft.owner)
     else:
-        draft.by_key.remove((task.key, record.mark, task.task))
+        draft.by_key = draft.by_key.remove((task.key, record.mark, task.task), draft.owner)
 
 
 def _free_key(draft: Draft, record: Record) -> None:
     """The task holds its key no more, if it did."""
     key = record.task.key
     if key is not None and draft.holders.get(key) == record.task.task:
+        draft.holders = own(draft.holders, draft.owner)
         del draft.holders[key]
 
 
@@ -121,13 +127,13 @@ def _set_timer(draft: Draft, record: Record, when: datetime | None) -> None:
     """The task is due at this time, by the event of this position."""
     if when is not None:
         record.timer = draft.position
-        draft.due.add((when, record.timer, record.task.task))
+        draft.due = draft.due.add((when, record.timer, record.task.task), draft.owner)
 
 
 def _stop_timer(draft: Draft, record: Record) -> None:
     when = record.until or record.expires
     if when is not None:
-        draft.due.remove((when, record.timer, record.task.task))
+        draft.due = draft.due.remove((when, record.timer, record.task.task), draft.owner)
         record.until = record.expires = None
         record.timer = 0
 
@@ -139,17 +145,19 @@ def _leave_list(draft: Draft, record: Record) -> None:
     if status is READY:
         _leave_line(draft, record)
     elif status is DEAD or status is BLOCKED:
-        draft.in_letters.remove(item)
+        draft.in_letters = draft.in_letters.remove(item, draft.owner)
     elif status is PARKED:
-        draft.in_parking.remove(item)
+        draft.in_parking = draft.in_parking.remove(item, draft.owner)
     elif status is CANCELLED and not _named(draft, record.task.task):
-        draft.in_finished.remove(item)
+        draft.in_finished = draft.in_finished.remove(item, draft.owner)
 
 
 def _end_lease(draft: Draft, record: Record) -> None:
     if record.lease is not None:
+        draft.leases = own(draft.leases, draft.owner)
         del draft.leases[record.lease]
         if record.worker is not None:
+            draft.busy = own(draft.busy, draft.owner)
             del draft.busy[record.worker]
         record.lease = record.worker = None
         if record.expires is not None:
@@ -161,7 +169,7 @@ def _finish(draft: Draft, record: Record) -> None:
     record.ended = draft.at
     record.mark = draft.position
     if not _named(draft, record.task.task):
-        draft.in_finished.add((record.mark, record.task.task))
+        draft.in_finished = draft.in_finished.add((record.mark, record.task.task), draft.owner)
 
 
 def _succeed(draft: Draft, record: Record) -> None:
@@ -173,7 +181,7 @@ def _succeed(draft: Draft, record: Record) -> None:
         return
     for below in list(draft.dependents(record.task.task)):
         fewer = below
-        if not draft.flat:
+        if not flat(draft):
             fewer = draft.records[below.task.task] = below.copy()
         fewer.needs -= 1
 
@@ -202,12 +210,15 @@ def _started(draft: Draft, event: Started, record: Record) -> None:
     record.lease = draft.seq
     record.worker = event.worker
     record.expires = event.expires
+    draft.leases = own(draft.leases, draft.owner)
     draft.leases[draft.seq] = event.task
     if event.worker is not None:
+        draft.busy = own(draft.busy, draft.owner)
         draft.busy[event.worker] = draft.seq
     if event.expires is not None:
         _set_timer(draft, record, event.expires)
     if record.task.key is not None:
+        draft.holders = own(draft.holders, draft.owner)
         draft.holders[record.task.key] = event.task
 
 
@@ -248,13 +259,13 @@ def _expired(draft: Draft, event: Expired, record: Record) -> None:
 def _died(draft: Draft, event: Died | Blocked, record: Record) -> None:
     record.mark = draft.position
     record.since = draft.at
-    draft.in_letters.add((record.mark, event.task))
+    draft.in_letters = draft.in_letters.add((record.mark, event.task), draft.owner)
 
 
 def _parked(draft: Draft, event: Parked, record: Record) -> None:
     record.mark = draft.position
     record.since = draft.at
-    draft.in_parking.add((record.mark, event.task))
+    draft.in_parking = draft.in_parking.add((record.mark, event.task), draft.owner)
 
 
 def _unblocked(draft: Draft, event: Unblocked, record: Record) -> None:
@@ -301,7 +312,7 @@ def _cancelled(draft: Draft, event: Cancelled, record: Record) -> None:
 
 
 def _forgotten(draft: Draft, event: Forgotten, record: Record) -> None:
-    draft.in_finished.remove((record.mark, event.task))
+    draft.in_finished = draft.in_finished.remove((record.mark, event.task), draft.owner)
     if record.status is CANCELLED:
         _wake(draft, record)
     del draft.records[event.task]

@@ -21,7 +21,7 @@ from eventq.core.lifecycle import Status
 from eventq.core.persistent import Map
 from eventq.core.policy import Policy
 from eventq.core.record import Record
-from eventq.core.state import State
+from eventq.core.state import State, rebuilt
 from eventq.storage.convert import moment, structure, unstructure
 from eventq.storage.segments import Cursor
 
@@ -215,7 +215,7 @@ def load(folder: Path, seq: int, log: Path) -> tuple[State, Cursor] | None:
             return None
         read = msgspec.json.Decoder(_Row).decode
         records = [_record(read(line)) for line in rows.split(b"\n")[:-1]]
-        state = State.rebuilt(
+        state = rebuilt(
             records,
             queue=head.queue,
             policy=structure(head.policy, Policy),
