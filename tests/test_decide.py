@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import queue
 import random
 from collections.abc import Callable
@@ -25,8 +24,11 @@ from eventq.core.commands import (
     Fail,
     Open,
     Redrive,
+    RedriveAll,
     Release,
+    Renew,
     Reopen,
+    Resolve,
     Restore,
     Start,
     Tick,
@@ -34,6 +36,8 @@ from eventq.core.commands import (
 from eventq.core.decide import DUE_LIMIT, decide
 from eventq.core.errors import REFUSALS, Refusal
 from eventq.core.events import (
+    QUEUE_EVENTS,
+    TASK_EVENTS,
     Blocked,
     Cancelled,
     Closed,
@@ -60,6 +64,7 @@ from eventq.core.events import (
 from eventq.core.lifecycle import ROOTS, Status
 from eventq.core.policy import Capacity, Policy, Retention, Retry
 from eventq.core.reading import Reading
+from eventq.core.select import Select, selected
 from eventq.core.state import State
 
 S = Status
@@ -252,6 +257,16 @@ def test_without_a_limit_no_task_is_ever_parked() -> None:
         q(Redrive("a"))
 
 
+def test_cancelling_what_is_cancelled_is_answered_yes() -> None:
+    """What was asked for holds already; but a worker that names its lease is told that it ended."""
+    q = Ledger().tasks(a="")
+    lease = q.start()
+    q(Cancel("a", lease))
+    assert q(Cancel("a", error="again")) == []
+    with q.unchanged(), pytest.raises(errors.StaleLease):
+        q(Cancel("a", lease))
+
+
 @pytest.mark.parametrize("status", ["PENDING", "READY", "RUNNING", "BLOCKED", "DEAD", "PARKED"])
 def test_whatever_is_unfinished_can_be_cancelled(status: str) -> None:
     """It leaves the list where it stood, lets go of its worker, and may say why."""
@@ -367,17 +382,12 @@ def test_what_follows_is_told_breadth_first() -> None:
     assert q(Restore("a"))[2:] == [Unblocked(name) for name in order]
 
 
-def test_a_lopsided_diamond_is_unblocked_when_its_last_way_is() -> None:
-    """The near way is free before the far one, and the task below both waits for the far one."""
+def test_a_lopsided_diamond_is_told_nearest_first_both_ways() -> None:
+    """What has a near and a far way to the root comes before what is only far from it."""
     q = Ledger().tasks(a="", near="a", far="a", farther="far", x="near farther")
-    events = q(Cancel("a"))[1:]
-    assert events == [Blocked(name, "a") for name in ("near", "far", "x", "farther")]
-    assert q(Restore("a"))[2:] == [
-        Unblocked("near"),
-        Unblocked("far"),
-        Unblocked("farther"),
-        Unblocked("x"),
-    ]
+    order = ("near", "far", "x", "farther")
+    assert q(Cancel("a"))[1:] == [Blocked(name, "a") for name in order]
+    assert q(Restore("a"))[2:] == [Unblocked(name) for name in order]
 
 
 def test_a_task_with_several_roots_is_blocked_until_none_is_left() -> None:
@@ -450,13 +460,6 @@ def test_a_cancelled_dead_task_still_blocks() -> None:
     assert q(Restore("r")) == [Restored("r"), Readied("r"), Unblocked("x")]
 
 
-def test_a_task_resolved_by_hand_counts_as_succeeded_for_those_below() -> None:
-    """Folding `Resolved` meets their need; what decides what they do next is the rules' affair."""
-    q = Ledger().tasks(r="", x="r").kill("r").fold(Resolved("r"), Unblocked("x"), Readied("x"))
-    q.state.check()
-    assert (q.status("r"), q.status("x"), q.task("r").result) == (S.SUCCEEDED, S.READY, None)
-
-
 class Below:
     """What must be told about others after a command on one task, by going through every task
     again and again in a graph of plain values."""
@@ -497,19 +500,19 @@ class Below:
             wave = following
         return told
 
-    def frees(self, start: str) -> list[str]:
+    def frees(self, *start: str) -> list[str]:
+        free = {
+            name
+            for name, status in self.status.items()
+            if status is S.BLOCKED and not self.under_root(name)
+        }
         told = []
-        wave = [start]
+        wave = list(start)
         while wave:
             following: list[str] = []
             for at in wave:
                 for name in self.names(at):
-                    free = self.status[name] is S.BLOCKED and not any(
-                        self.status.get(above) is S.BLOCKED or self.status.get(above) in ROOTS
-                        for above in self.after[name]
-                    )
-                    if free:
-                        assert not self.under_root(name)
+                    if self.status[name] is S.BLOCKED and name in free:
                         self.status[name] = S.PENDING
                         told.append(f"Unblocked {name}")
                         following.append(name)
@@ -517,6 +520,7 @@ class Below:
                         self.status[name] = S.READY
                         told.append(f"Readied {name}")
             wave = following
+        assert not any(self.status[name] is S.BLOCKED for name in free)
         return told
 
     def settles(self, name: str) -> list[str]:
@@ -561,11 +565,21 @@ def expected(before: State, asked: Command) -> list[str]:
             ends = "Parked" if record.redrives >= 2 else "Died"
             return [f"Failed {name}", f"{ends} {name}", *below.blocks(name)]
         case Cancel(task=name):
+            if below.status[name] is S.CANCELLED:
+                return []
             below.status[name] = S.CANCELLED
             return [f"Cancelled {name}", *below.blocks(name)]
         case Redrive(task=name):
             below.status[name] = S.READY
             return [f"Redriven {name}", f"Readied {name}", *below.frees(name)]
+        case RedriveAll(select=select):
+            chosen = selected(before, select)
+            below.status |= dict.fromkeys(chosen, S.READY)
+            own = [f"{kind} {name}" for name in chosen for kind in ("Redriven", "Readied")]
+            return [*own, *below.frees(*chosen)]
+        case Resolve(task=name):
+            below.status[name] = S.SUCCEEDED
+            return [f"Resolved {name}", *below.frees(name)]
         case Restore(task=name):
             settled = below.settles(name)
             freed = [] if below.status[name] is S.BLOCKED else below.frees(name)
@@ -608,6 +622,27 @@ def test_what_follows_is_what_going_through_every_task_finds(seed: int) -> None:
             assert not {"Blocked", "Unblocked"} <= set(each)
             assert len(each) == len(set(each))
     assert counted > 400
+
+
+def test_a_bulk_redrive_tells_all_redriven_first() -> None:
+    """In the order of their death, judged on the state after all of it."""
+    q = Ledger().tasks(r="", s="", t="", x="r s", y="x t").kill("s", "t", "r")
+    assert q(RedriveAll(Select(tasks=["r", "s"]))) == [
+        Redriven("s"),
+        Readied("s"),
+        Redriven("r"),
+        Readied("r"),
+        Unblocked("x"),
+    ]
+    assert q(RedriveAll(Select(tasks=["r", "x", "y", "nobody"]))) == []
+    assert q(RedriveAll(Select())) == [Redriven("t"), Readied("t"), Unblocked("y")]
+
+
+def test_a_task_resolved_by_a_person_readies_what_waits() -> None:
+    """As if it had been completed, and what it blocked is unblocked first."""
+    q = Ledger().tasks(r="", a="r", b="r x").kill("r")
+    assert q(Resolve("r")) == [Resolved("r"), Unblocked("a"), Readied("a"), Unblocked("b")]
+    assert q.task("r").ended == q.at
 
 
 def test_redrive_restore_and_cancel_in_every_order() -> None:
@@ -1018,11 +1053,18 @@ def full() -> Ledger:
     return busy().tasks(s="")
 
 
+def done() -> Ledger:
+    """As `busy`, but `a` is done."""
+    return busy().do(Complete(4))
+
+
 STALE: list[tuple[str, Callable[[int], Command]]] = [
     ("complete", Complete),
     ("complete", lambda lease: CompleteAndStart(lease, None, "w1")),
     ("fail", Fail),
     ("release", Release),
+    ("renew", Renew),
+    ("cancel 'a'", lambda lease: Cancel("a", lease)),
 ]
 
 Row = tuple[Callable[[], Ledger], Callable[[], Command], type[Refusal], str]
@@ -1045,9 +1087,9 @@ ROWS: list[Row] = [
     (busy, lambda: Restore("nobody"), errors.UnknownTask, "restore 'nobody'"),
     (busy, lambda: Redrive("r"), errors.WrongStatus, "READY.*DEAD or PARKED"),
     (busy, lambda: Restore("a"), errors.WrongStatus, "RUNNING.*CANCELLED"),
-    (lambda: busy().do(Cancel("r")), lambda: Cancel("r"), errors.WrongStatus, "CANCELLED"),
-    (busy, lambda: Cancel("a", 99), errors.StaleLease, "99"),
+    (done, lambda: Cancel("a"), errors.WrongStatus, "SUCCEEDED.*PENDING or READY"),
     (busy, lambda: Cancel("r", 4), errors.StaleLease, "4"),
+    (busy, lambda: Cancel("nobody", 4), errors.StaleLease, "4"),
     (busy, lambda: Start("w1"), errors.WorkerBusy, "'a' under lease 4"),
     (busy, lambda: CompleteAndStart(5, None, "w1"), errors.WorkerBusy, "'a' under lease 4"),
     *(
@@ -1141,13 +1183,6 @@ PAIRS: list[tuple[str, str, Callable[[], Ledger], Callable[[], Command]]] = [
     ("unknown_worker", "busy", other_pool, lambda: Start("w1")),
     ("unknown_worker", "busy", other_pool, lambda: CompleteAndStart(5, None, "w1")),
     ("stale_lease", "busy", busy, lambda: CompleteAndStart(99, None, "w1")),
-    ("unknown_task", "stale_lease", busy, lambda: Cancel("nobody", 99)),
-    (
-        "wrong_status",
-        "stale_lease",
-        lambda: busy().do(Cancel("r")),
-        lambda: Cancel("r", 99),
-    ),
 ]
 
 
@@ -1189,35 +1224,14 @@ def test_refusals_fit_the_standard_library() -> None:
         assert issubclass(refusal, ValueError)
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        refusal
-        if refusal in (errors.BadValue, errors.CycleError)
-        else pytest.param(
-            refusal, marks=pytest.mark.xfail(reason="it cannot be pickled", strict=True)
-        )
-        for refusal in REFUSALS
-    ],
-)
-def test_refusals_pass_between_processes(refusal: type[Refusal]) -> None:
-    """A refusal that was raised in another process says the same here."""
-    made, asked, _, _ = next(row for row in ROWS if row[2] is refusal)
-    with pytest.raises(refusal) as raised:
-        made()(asked())
-    again = pickle.loads(pickle.dumps(raised.value))
-    assert type(again) is refusal
-    assert str(again) == str(raised.value)
-    assert vars(again) == vars(raised.value)
-
-
 # Purity.
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_decide_is_pure(seed: int) -> None:
     """The same state, command and time give the same answer, and no state is ever touched."""
-    walk = Walk(seed, retry=Retry(max_redrives=1, max_releases=1), retention=Retention(3))
+    retry = Retry(max_redrives=1, max_releases=1)
+    walk = Walk(seed, rich=True, retry=retry, retention=Retention(3))
     kept: list[tuple[State, Any]] = []
     for _ in range(500):
         ledger = walk.ledger
@@ -1247,6 +1261,7 @@ def test_random_histories_meet_every_refusal_and_standing() -> None:
     for seed in range(25):
         walk = Walk(
             seed,
+            rich=seed % 2 == 0,
             pool=["w0", "w1"] if seed % 5 == 0 else None,
             capacity=Capacity(4) if seed % 4 == 1 else None,
             retry=Retry(max_redrives=1, max_releases=1),
@@ -1259,8 +1274,8 @@ def test_random_histories_meet_every_refusal_and_standing() -> None:
         refused |= set(walk.refused)
         told_of |= {type(event).__name__ for e in walk.ledger.entries for event in e.events}
     assert refused == set(PRECEDENCE) - {"bad_value"}
-    assert stood == set(Status) - {S.ABSENT, S.FAILED, S.DELAYED}
-    assert {"Parked", "Unblocked", "Restored", "Forgotten", "Released", "Redriven"} <= told_of
+    assert stood == set(Status) - {S.ABSENT, S.FAILED}
+    assert told_of == {kind.__name__ for kind in (*TASK_EVENTS, *QUEUE_EVENTS)}
 
 
 @pytest.fixture
@@ -1286,7 +1301,6 @@ def test_deciding_costs_nothing_that_grows_with_the_number_of_tasks(looked: list
     assert 0 < len(looked) < 20
 
 
-@pytest.mark.xfail(reason="completing looks at all that a BLOCKED dependent names", strict=True)
 def test_completing_costs_nothing_that_grows_with_what_a_dependent_names(looked: list[str]) -> None:
     """What a BLOCKED task waits for besides is no matter: a task that ran never blocked it."""
     q = Ledger(check=False).tasks(r="").kill("r")
@@ -1300,7 +1314,6 @@ def test_completing_costs_nothing_that_grows_with_what_a_dependent_names(looked:
     assert 0 < len(looked) < 20
 
 
-@pytest.mark.xfail(reason="the pool is searched from its front", strict=True)
 def test_finding_a_worker_costs_nothing_that_grows_with_the_pool() -> None:
     """One of 1,000 workers is compared with a few others at most."""
 

@@ -232,12 +232,6 @@ def queue_standing(admission: str, dispatch: str) -> State:
     return state
 
 
-def is_known_to_fail(kind: type, standing: tuple[str, str]) -> tuple[pytest.MarkDecorator, ...]:
-    if (kind, standing[0]) != (e.Paused, "absent"):
-        return ()
-    return (pytest.mark.xfail(reason="a queue can be paused before it is open", strict=True),)
-
-
 @pytest.mark.parametrize(
     ("kind", "standing"),
     [
@@ -245,7 +239,6 @@ def is_known_to_fail(kind: type, standing: tuple[str, str]) -> tuple[pytest.Mark
             kind,
             standing,
             id=f"{kind.__name__}-{'-'.join(standing)}",
-            marks=is_known_to_fail(kind, standing),
         )
         for kind, standing in QUEUE_CELLS
     ],

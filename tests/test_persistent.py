@@ -1,4 +1,4 @@
-"""The two persistent collections against a dict and a sorted list, with every fork kept."""
+"""The two persistent collections against a dict and a sorted list, with every copy kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventq.core.persistent import LEAF, WIDTH, Map, Sorted
+from eventq.core.persistent import LEAF, WIDTH, Map, Sorted, own
 
 
 class Clash:
@@ -46,12 +46,12 @@ def same_map(found: Map[Any, Any], model: dict[Any, Any]) -> None:
 
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_map_does_what_a_dict_does_and_forks_stay(keys: str, seed: int) -> None:
-    """Random changes agree with a dict; no later change reaches a copy that was forked off."""
+def test_a_map_does_what_a_dict_does_and_copies_stay(keys: str, seed: int) -> None:
+    """Random changes agree with a dict; no later change reaches what another owner had."""
     rng = random.Random(f"{keys}{seed}")
     key = KEYS[keys]
     span = 60 if "hash" in keys else 900
-    found: Map[Any, int] = Map()
+    found: Map[Any, int] = Map({}, object())
     model: dict[Any, int] = {}
     kept: list[tuple[Map[Any, int], dict[Any, int]]] = []
     for step in range(4000):
@@ -71,7 +71,7 @@ def test_a_map_does_what_a_dict_does_and_forks_stay(keys: str, seed: int) -> Non
         assert len(found) == len(model)
         if rng.random() < 0.02:
             kept.append((found, model.copy()))
-            found = found.fork()
+            found = found.owned(object())
     same_map(found, model)
     assert len(kept) > 40
     for old, then in kept:
@@ -102,26 +102,39 @@ def test_a_map_finds_keys_as_a_dict_does() -> None:
     assert found.get(None) == "nobody"
 
 
-def test_forks_of_one_original_do_not_see_each_other() -> None:
-    """Two copies of one map, or of one sorted set, are changed apart."""
+def test_owners_of_one_original_do_not_see_each_other() -> None:
+    """Two copies of one map, or of one sorted set, are changed apart; the same owner has one."""
     original: Map[int, str] = Map()
     row: Sorted[tuple[int]] = Sorted()
     for i in range(5000):
         original[i] = "old"
-        row.add((i,))
-    left, right = original.fork(), original.fork()
-    low, high = row.fork(), row.fork()
+        row = row.add((i,), None)
+    one, other = object(), object()
+    left, right = original.owned(one), original.owned(other)
+    assert left.owned(one) is left
+    low = high = row
     for i in range(0, 5000, 7):
         left[i] = "left"
         del right[i]
-        low.remove((i,))
-        high.add((i + 10_000,))
+        low = low.remove((i,), one)
+        high = high.add((i + 10_000,), other)
     assert all(left.get(i) == ("left" if i % 7 == 0 else "old") for i in range(5000))
     assert all(right.get(i) == (None if i % 7 == 0 else "old") for i in range(5000))
     assert all(original.get(i) == "old" for i in range(5000))
     assert list(row) == [(i,) for i in range(5000)]
     assert list(low) == [(i,) for i in range(5000) if i % 7]
-    assert len(high) == 5000 + len(range(0, 5000, 7))
+    assert list(high) == [*row, *((i + 10_000,) for i in range(0, 5000, 7))]
+
+
+def test_a_plain_dict_is_anybodys_to_change() -> None:
+    """`own` leaves it as it is, and gives a map to its owner."""
+    plain: Any = {}
+    found: Map[int, int] = Map()
+    owner = object()
+    assert own(plain, owner) is plain
+    assert own(found, owner) is not found
+    mine = own(found, owner)
+    assert own(mine, owner) is mine
 
 
 def same_sorted(found: Sorted[Any], model: list[Any], rng: random.Random) -> None:
@@ -151,10 +164,13 @@ TAKING: dict[str, Callable[[random.Random, list[Any]], int]] = {
 
 @pytest.mark.parametrize("adding", ADDING)
 @pytest.mark.parametrize("taking", TAKING)
-def test_a_sorted_set_does_what_a_sorted_list_does_and_forks_stay(adding: str, taking: str) -> None:
-    """Random changes agree with a sorted list; no later change reaches a copy forked off."""
+def test_a_sorted_set_does_what_a_sorted_list_does_and_copies_stay(
+    adding: str, taking: str
+) -> None:
+    """Random changes agree with a sorted list; no later change reaches what another owner had."""
     rng = random.Random(adding + taking)
-    found: Sorted[tuple[int]] = Sorted()
+    owner = object()
+    found: Sorted[tuple[int]] = Sorted(owner)
     model: list[tuple[int]] = []
     kept: list[tuple[Sorted[tuple[int]], list[tuple[int]]]] = []
     for step in range(5000):
@@ -164,20 +180,20 @@ def test_a_sorted_set_does_what_a_sorted_list_does_and_forks_stay(adding: str, t
             at = bisect_left(model, item)
             if at == len(model) or model[at] != item:
                 model.insert(at, item)
-                found.add(item)
+                found = found.add(item, owner)
         elif model:
             item = model.pop(TAKING[taking](rng, model))
-            found.remove(item)
+            found = found.remove(item, owner)
         if rng.random() < 0.02:
             item = (rng.randrange(-5, 1500),)
             if item not in model:
                 with pytest.raises(KeyError):
-                    found.remove(item)
+                    found.remove(item, owner)
         assert len(found) == len(model)
         assert found.first() == (model[0] if model else None)
         if rng.random() < 0.012:
             kept.append((found, model.copy()))
-            found = found.fork()
+            owner = object()
             same_sorted(found, model, rng)
     assert len(kept) > 30
     same_sorted(found, model, rng)
@@ -188,17 +204,18 @@ def test_a_sorted_set_does_what_a_sorted_list_does_and_forks_stay(adding: str, t
 def test_a_sorted_set_empties_and_fills_again() -> None:
     """Nothing is left of a full set when its last item has gone, and it can start afresh."""
     found: Sorted[tuple[int]] = Sorted()
-    for turn in range(3):
+    for owner in (None, object(), object()):
         for i in range(WIDTH * WIDTH + 500):
-            found.add((i,))
-        found = found.fork()
+            found = found.add((i,), owner)
+        full, owner = found, object()
         for i in range(WIDTH * WIDTH + 500):
             assert found.first() == (i,)
-            found.remove((i,))
+            found = found.remove((i,), owner)
         assert len(found) == 0
         assert found.first() is None
-        assert list(found) == [], turn
+        assert list(found) == []
         assert list(found.since((5,))) == []
+        assert list(full) == [(i,) for i in range(WIDTH * WIDTH + 500)]
 
 
 def test_since_finds_the_edges_of_one_name() -> None:
@@ -206,7 +223,7 @@ def test_since_finds_the_edges_of_one_name() -> None:
     found: Sorted[tuple[str, int, str]] = Sorted()
     edges = [(f"n{a}", b, f"d{b}") for a in range(40) for b in range(30)]
     for edge in random.Random(1).sample(edges, len(edges)):
-        found.add(edge)
+        found = found.add(edge, None)
     for a in range(40):
         name = f"n{a}"
         ours = []
@@ -236,20 +253,19 @@ def test_a_kept_copy_costs_the_change_and_not_the_whole() -> None:
     row: Sorted[tuple[int]] = Sorted()
     for i in range(60_000):
         original[i] = i
-        row.add((i,))
+        row = row.add((i,), None)
 
     def maps() -> list[Map[int, int]]:
         kept = [original]
         for i in range(100):
-            kept.append(kept[-1].fork())
+            kept.append(kept[-1].owned(object()))
             kept[-1][i * 577] = -1
         return kept
 
     def rows() -> list[Sorted[tuple[int]]]:
         kept = [row]
         for i in range(100):
-            kept.append(kept[-1].fork())
-            kept[-1].remove((i * 577,))
+            kept.append(kept[-1].remove((i * 577,), object()))
         return kept
 
     assert grown(maps) < 100 * 20_000

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from eventq.core.admission import admit
 from eventq.core.backoff import delay, later
 from eventq.core.commands import (
-    OF_THE_QUEUE,
     Cancel,
     Close,
     Command,
@@ -38,13 +38,16 @@ from eventq.core.commands import (
     Start,
     Tick,
 )
-from eventq.core.downstream import Telling, block_below, free_below, line_up, settle
+from eventq.core.downstream import (
+    Telling,
+    block_below,
+    free_below,
+    line_up,
+    ready_below,
+    settle,
+)
 from eventq.core.errors import (
     BadValue,
-    CycleError,
-    OtherContent,
-    QueueClosed,
-    QueueFull,
     StaleLease,
     UnknownTask,
     UnknownWorker,
@@ -56,12 +59,10 @@ from eventq.core.events import (
     Closed,
     Completed,
     Died,
-    Enqueued,
     Event,
     Expired,
     Failed,
     Forgotten,
-    Json,
     Kind,
     Opened,
     Parked,
@@ -78,7 +79,7 @@ from eventq.core.events import (
     Started,
     TaskEvent,
 )
-from eventq.core.graph import blocks, find_cycle, wanted
+from eventq.core.graph import blocks
 from eventq.core.lifecycle import LEADS, Status, sources
 from eventq.core.reading import Questions
 from eventq.core.record import Record
@@ -91,12 +92,6 @@ S = Status
 
 DUE_LIMIT = 1000
 """How much due work one entry carries out at most."""
-
-COUNTED = {
-    "waiting": (S.PENDING, S.READY, S.DELAYED),
-    "unresolved": (S.PENDING, S.READY, S.DELAYED, S.RUNNING),
-}
-"""Which tasks a capacity counts."""
 
 
 def decide(state: State, command: Command, at: datetime) -> tuple[tuple[Event, ...], State]:
@@ -120,7 +115,7 @@ def _open(t: Telling, command: Open) -> None:
 
 
 def _enqueue(t: Telling, command: Enqueue) -> None:
-    _admit(t, [(command.id or f"#{t.seq}", command)])
+    admit(t, [(command.id or f"#{t.seq}", command)])
 
 
 def _enqueue_all(t: Telling, command: EnqueueAll) -> None:
@@ -130,68 +125,7 @@ def _enqueue_all(t: Telling, command: EnqueueAll) -> None:
         if task.id is None:
             made += 1
         tasks.append((task.id or f"#{t.seq}.{made}", task))
-    _admit(t, tasks)
-
-
-def _admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
-    new: dict[str, Enqueue] = {}
-    for name, task in tasks:
-        record = t.now.record(name)
-        known = new.get(name) if record is None else record.task
-        if known is None:
-            new[name] = task
-        elif differs := _differs(known, task):
-            raise OtherContent(
-                name, "new in this batch" if record is None else record.status, differs
-            )
-    if not new:
-        return
-    if t.now.admission != "open":
-        raise QueueClosed(next(iter(new)))
-    before = t.now
-    no_room = _no_room(before, new)
-    default = before.policy.retry.max_attempts
-    for name, task in new.items():
-        if cycle := find_cycle(t.now, name, task.after):
-            raise CycleError(cycle)
-        limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
-        t.tell(Enqueued(name, task.payload, task.after, task.key, limit, task.not_before))
-        settle(t, name)
-    if no_room is not None:
-        raise no_room
-
-
-def _differs(known: Enqueued | Enqueue, task: Enqueue) -> str | None:
-    """What of the content differs, in words; None when all is the same."""
-    if not _same(known.payload, task.payload):
-        return "another payload"
-    if known.after != task.after and set(known.after) != set(task.after):
-        return "other dependencies"
-    if known.key != task.key:
-        return f"the key {known.key!r}"
-    return None
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two payloads are the same: the same object, or JSON texts of the same value."""
-    return one is other or (type(one) is type(other) is Json and one.same(other))
-
-
-def _no_room(state: Questions, new: dict[str, Enqueue]) -> QueueFull | None:
-    """The refusal for want of room, if there is none: judged once, on the state before.
-
-    An id that a PENDING task names is admitted whatever the room.
-    """
-    capacity = state.policy.capacity
-    if capacity is None:
-        return None
-    taken = state.count(*COUNTED[capacity.counts])
-    if taken + len(new) <= capacity.limit:
-        return None
-    asked = sum(not wanted(state, name) for name in new)
-    if not asked or taken + asked <= capacity.limit:
-        return None
-    return QueueFull(asked, taken, capacity.limit, capacity.counts)
+    admit(t, tasks)
 
 
 # Handing out, and what becomes of it.
@@ -199,7 +133,7 @@ def _no_room(state: Questions, new: dict[str, Enqueue]) -> QueueFull | None:
 
 def _known_worker(state: Questions, worker: Hashable) -> None:
     pool = state.policy.pool
-    if pool is not None and worker not in pool:
+    if pool is not None and worker not in state.policy.members:
         raise UnknownWorker(worker, pool)
 
 
@@ -248,7 +182,7 @@ def _leased(state: Questions, lease: int, asked: str) -> Record:
 def _complete(t: Telling, command: Complete | CompleteAndStart) -> None:
     name = _leased(t.now, command.lease, "complete").task.task
     t.tell(Completed(name, command.result))
-    free_below(t, [name])
+    ready_below(t, name)
 
 
 def _complete_and_start(t: Telling, command: CompleteAndStart) -> None:

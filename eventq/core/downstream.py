@@ -18,7 +18,7 @@ from eventq.core.reading import Questions
 from eventq.core.record import Record
 from eventq.core.state import Draft, State
 
-__all__ = ["Telling", "block_below", "free_below", "line_up", "ready", "settle"]
+__all__ = ["Telling", "block_below", "free_below", "line_up", "ready", "ready_below", "settle"]
 
 S = Status
 
@@ -76,6 +76,13 @@ def block_below(t: Telling, name: str, root: str) -> None:
             if below.status is S.PENDING:
                 t.tell(Blocked(below.task.task, root))
                 frontier.append(below.task.task)
+
+
+def ready_below(t: Telling, name: str) -> None:
+    """This task has succeeded without having blocked anything: ready what waited for it last."""
+    for below in list(t.now.dependents(name)):
+        if below.status is S.PENDING and not below.needs:
+            ready(t, below)
 
 
 def free_below(t: Telling, freed: Iterable[str]) -> None:

@@ -121,7 +121,7 @@ def tell(draft: Draft, event: Event) -> None:
 
 def _tell_queue(draft: Draft, event: Any) -> None:
     row = QUEUE[type(event)]
-    stands = getattr(draft, row.moves)
+    stands = "absent" if draft.admission == "absent" else getattr(draft, row.moves)
     if stands not in row.sources:
         raise ImpossibleEvent(event, stands, draft.seq)
     if row.target is not None:

@@ -203,6 +203,8 @@ class Policy:
 
     capacity: Capacity | None = field(default=None, validator=_is(Capacity))
     pool: tuple[Hashable, ...] | None = field(default=None, converter=_pool)
+    members: frozenset[Hashable] = field(init=False, eq=False, repr=False)
+    """The same pool, to ask whether somebody is in it."""
     retry: Retry = field(factory=Retry, validator=_is(Retry, optional=False))
     retention: Retention | None = field(default=None, validator=_is(Retention))
     lease_for: timedelta | None = field(
@@ -210,3 +212,7 @@ class Policy:
     )
     keys: Keys = field(factory=Keys, validator=_is(Keys, optional=False))
     record: bool = field(default=False, validator=_bool)
+
+    @members.default
+    def _members(self) -> frozenset[Hashable]:
+        return frozenset(self.pool or ())

@@ -6,7 +6,7 @@ Checked as the command is made, so that a bad value is refused before anything i
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -85,7 +85,8 @@ def dependencies(value: Iterable[str]) -> tuple[str, ...]:
     if isinstance(value, str | bytes):
         raise BadValue(f"after must be a collection of ids, not the text {value!r}")
     try:
-        return tuple(dict.fromkeys(value))
+        # A set has no order of its own, and none that comes of hashing may show anywhere.
+        return tuple(sorted(value) if isinstance(value, Set) else dict.fromkeys(value))
     except TypeError as error:
         raise BadValue(f"after must be a collection of ids: {error}") from None
 

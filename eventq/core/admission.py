@@ -1,0 +1,85 @@
+"""How new tasks are let in: what is a repeat, what closes a cycle, and whether there is room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventq.core.commands import OF_THE_QUEUE, Enqueue
+from eventq.core.downstream import Telling, settle
+from eventq.core.errors import CycleError, OtherContent, QueueClosed, QueueFull
+from eventq.core.events import Enqueued, Json
+from eventq.core.graph import find_cycle, wanted
+from eventq.core.lifecycle import Status
+from eventq.core.reading import Questions
+
+__all__ = ["admit"]
+
+S = Status
+
+COUNTED = {
+    "waiting": (S.PENDING, S.READY, S.DELAYED),
+    "unresolved": (S.PENDING, S.READY, S.DELAYED, S.RUNNING),
+}
+"""Which tasks a capacity counts."""
+
+
+def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
+    """Enqueue these, each under its id: all or, raising a refusal, none. Repeats are passed over."""
+    new: dict[str, Enqueue] = {}
+    for name, task in tasks:
+        record = t.now.record(name)
+        known = new.get(name) if record is None else record.task
+        if known is None:
+            new[name] = task
+        elif differs := _differs(known, task):
+            raise OtherContent(
+                name, "new in this batch" if record is None else record.status, differs
+            )
+    if not new:
+        return
+    if t.now.admission != "open":
+        raise QueueClosed(next(iter(new)))
+    before = t.now
+    no_room = _no_room(before, new)
+    default = before.policy.retry.max_attempts
+    for name, task in new.items():
+        if cycle := find_cycle(t.now, name, task.after):
+            raise CycleError(cycle)
+        limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
+        t.tell(Enqueued(name, task.payload, task.after, task.key, limit, task.not_before))
+        settle(t, name)
+    if no_room is not None:
+        raise no_room
+
+
+def _differs(known: Enqueued | Enqueue, task: Enqueue) -> str | None:
+    """What of the content differs, in words; None when all is the same."""
+    if not _same(known.payload, task.payload):
+        return "another payload"
+    if known.after != task.after and set(known.after) != set(task.after):
+        return "other dependencies"
+    if known.key != task.key:
+        return f"the key {known.key!r}"
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two payloads are the same: the same object, or JSON texts of the same value."""
+    return one is other or (type(one) is type(other) is Json and one.same(other))
+
+
+def _no_room(state: Questions, new: dict[str, Enqueue]) -> QueueFull | None:
+    """The refusal for want of room, if there is none: judged once, on the state before.
+
+    An id that a PENDING task names is admitted whatever the room.
+    """
+    capacity = state.policy.capacity
+    if capacity is None:
+        return None
+    taken = state.count(*COUNTED[capacity.counts])
+    if taken + len(new) <= capacity.limit:
+        return None
+    asked = sum(not wanted(state, name) for name in new)
+    if not asked or taken + asked <= capacity.limit:
+        return None
+    return QueueFull(asked, taken, capacity.limit, capacity.counts)
