@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -121,18 +122,16 @@ class Handle:
             check_name("the name of a worker", worker)
         if by is not None:
             check_name("by", by)
-        log = Log(Path(path), read_only=read_only, segment_bytes=segment_bytes)
+        log = Log(Path(path).absolute(), read_only=read_only, segment_bytes=segment_bytes)
         try:
             queue = cls(log, log.state(), by=by, clock=clock, snapshots=snapshots)
             if read_only:
-                queue._catch_up()
+                if log.damage is None:  # else all before it can be read
+                    queue._catch_up()
                 if queue._state.admission == "absent":
                     raise NotAQueue(log.path, "its log is empty")
+                queue._compare(told)
             else:
-                with log:
-                    queue._catch_up()
-                    if log.mend():
-                        queue._catch_up()
                 queue._begin(told)
         except BaseException:
             log.shut()
@@ -169,17 +168,26 @@ class Handle:
             keys=keys,
             record=record,
         )
+        if by is not None:
+            check_name("by", by)
         queue = cls(MemoryLog(history=history), State(), by=by, clock=clock, snapshots=False)
         queue._begin(told)
         return queue
 
     def _begin(self, told: dict[str, Any]) -> None:
         """Open the log, or compare what was told with what it says."""
-        with self._log:
-            self._catch_up()
+        log = self._log
+        with log:
+            if isinstance(log, Log):
+                log.renew()
+            self._catch_up(mend=True)
             if self._state.admission == "absent":
                 self._ask(Open(uuid.uuid4().hex, Policy(**told)))
                 return
+        self._compare(told)
+
+    def _compare(self, told: dict[str, Any]) -> None:
+        """Refuse what was told and differs from what the log says."""
         agreed = self._state.policy
         given = with_changes(agreed, **told)
         for part in fields(Policy):
@@ -210,14 +218,24 @@ class Handle:
 
     # The one way through.
 
-    def _catch_up(self) -> None:
-        if self._log.behind():
-            self._state = replay(self._state, self._log.catch_up())
-            self._read_at = time.monotonic()
+    def _catch_up(self, *, mend: bool = False) -> None:
+        """Read what others wrote; under the lock also mend what a crash of theirs has left."""
+        log = self._log
+        if isinstance(log, Log) and self._state.seq != log.seq:  # an interrupt came between
+            self._state = log.state_at(log.seq)
+        while log.behind(certain=mend):
+            seq = log.seq
+            self._state = replay(self._state, log.catch_up())
+            if log.seq != seq:
+                self._read_at = time.monotonic()
+            if not (mend and log.mend()):
+                return
 
     def _now(self) -> datetime:
         """The time of the next entry: never before that of the last, and never standing still."""
         now = self._clock()
+        if now.tzinfo is None:
+            raise BadValue(f"the clock gave {now}, which does not say its time zone")
         last = self._state.at
         if last is not None and now < last:
             return last + timedelta(seconds=time.monotonic() - self._read_at)
@@ -228,9 +246,12 @@ class Handle:
     ) -> tuple[State, tuple[Event, ...]]:
         if by is not None:
             check_name("by", by)
+        if why is not None and not isinstance(why, str):
+            raise BadValue(f"why must be a text or None, not {why!r}")
+        why = storable(why)
         log = self._log
         with log:
-            self._catch_up()
+            self._catch_up(mend=True)
             at = self._now()
             by = by or self._by or _asker(command, self._state)
             try:
@@ -241,14 +262,15 @@ class Handle:
                     self._keep(Entry(0, at, command.do, (), whole.refused(refusal.name), by, why))
                 raise
             if events:
-                entry = Entry(state.seq, at, command.do, events, command.ask(), by, storable(why))
+                entry = Entry(state.seq, at, command.do, events, command.ask(), by, why)
                 self._keep(entry, state)
             elif self._state.policy.record and isinstance(command, Start):
                 state = self._keep(Entry(0, at, command.do, (), command.ask(), by))
             place = self._snapshot_due()
         log.sync(state.seq)
         if place is not None and isinstance(log, Log):
-            log.snapshot(state, place)
+            with suppress(OSError):  # the command was carried out, whatever becomes of this
+                log.snapshot(state, place)
         return state, events
 
     def _keep(self, entry: Entry, state: State | None = None) -> State:
@@ -284,6 +306,7 @@ class Handle:
     @property
     def state(self) -> State:
         """The state after the last entry, whoever wrote it. It never changes."""
+        self._log.check_alive()
         with self._log.mutex:
             self._log.check_alive()
             self._catch_up()
@@ -308,11 +331,13 @@ class Handle:
 
     def entries(self, since: int = 1) -> Iterator[Entry]:
         """The entries from this seq on, as they were written, checked on the way."""
+        self._log.check_alive()
         return self._log.entries(max(since, 1))
 
     def at(self, seq: int) -> State:
         """The state after this entry. Raises IndexError for one that is not there (yet)."""
-        now = self.state
+        now = self._state if seq <= self._state.seq else self.state
+        self._log.check_alive()
         if seq == now.seq:
             return now
         if not 0 <= seq < now.seq:
@@ -323,6 +348,7 @@ class Handle:
     def head(self) -> tuple[int, str]:
         """The seq and the hash of the last entry, which is on disk: keep it to prove the log
         complete one day."""
+        self._log.check_alive()
         with self._log.mutex:
             self._log.check_alive()
             self._catch_up()
@@ -337,6 +363,7 @@ class Handle:
             raise BadValue("a queue in memory has no place for a snapshot")
         if log.read_only:
             raise ReadOnly(log.path)
+        log.check_alive()
         with log.mutex:
             log.check_alive()
             self._catch_up()

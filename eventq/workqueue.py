@@ -154,7 +154,11 @@ class WorkQueue(Handle):
 
         Raises StaleLease, UnknownWorker.
         """
-        held = lease if isinstance(lease, Lease) else self.state.leased(lease)
+        held = lease if isinstance(lease, Lease) else None
+        if type(lease) is int:
+            held = self.state.lease(lease)
+        if held is None:  # whoever asks, it is refused as `complete` refuses it
+            self.complete(lease, result, by=by)
         worker = None if held is None else held.worker
         command = CompleteAndStart(
             _id(lease), self._log.payload("the result", result), worker, seconds(lease_for)
@@ -268,6 +272,9 @@ class WorkQueue(Handle):
             policy = with_changes(self.policy, **parts)
         except TypeError as error:
             raise BadValue(f"a policy has no such part: {error}") from None
+        if self.path is not None:
+            for worker in policy.pool or ():
+                check_name("the name of a worker", worker)
         state, _ = self._ask(Reconfigure(policy), by, why)
         return state.policy
 

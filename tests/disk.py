@@ -18,8 +18,19 @@ from typing import Any
 
 import pytest
 
-from eventq import Enqueue, Retention, Retry, StaleLease, WorkQueue
-from eventq.core.events import Event
+from eventq import (
+    Backoff,
+    Capacity,
+    Enqueue,
+    Keys,
+    Refusal,
+    Retention,
+    Retry,
+    Select,
+    State,
+    WorkQueue,
+)
+from eventq.core.evolve import replay
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 ZEROS = b"0" * 64
@@ -30,7 +41,7 @@ FIXTURES = Path(__file__).parent.parent / "fixtures" / "logs"
 
 
 class Ticks:
-    """A clock that moves one second at each look."""
+    """A clock that moves one second at each look; `at` may be set."""
 
     def __init__(self, at: datetime = NOON) -> None:
         self.at = at
@@ -41,21 +52,21 @@ class Ticks:
 
 
 def tour(path: Path, **more: Any) -> None:
-    """Write a log with every event that can occur now, each second one command."""
+    """Write a log with every event and every command, each second one of them."""
+    clock = Ticks()
     with WorkQueue.open(
         path,
         retry=Retry(max_attempts=2, max_redrives=1, max_releases=1),
         retention=Retention(2),
-        clock=Ticks(),
+        clock=clock,
         segment_bytes=3000,
         **more,
     ) as q:
         q.enqueue("fetch", {"url": "https://example.org/", "n": [1, 1.0, -0.0, None, True]})
         q.enqueue("parse", "\u2028 \x00 \N{SNOWMAN}", after=["fetch"], max_attempts=None, by="ann")
         q.enqueue_all([Enqueue("report", after=["parse"]), Enqueue(None, {"hash": ',"hash":"x'})])
-        q.release(q.start("w1"))  # type: ignore[arg-type]
-        lease = _started(q, "w1")
-        q.fail(lease, "HTTP 503", by="cron")
+        q.release(_started(q, "w1"))
+        q.fail(_started(q, "w1"), "HTTP 503", by="cron")
         q.complete(_started(q), [])
         q.fail(_started(q, "w2"), "HTTP 404\n[red]\x1b[0m", kind="permanent")
         q.enqueue("late", after=["report"])
@@ -74,11 +85,51 @@ def tour(path: Path, **more: Any) -> None:
         q.reopen()
         q.enqueue("last", after=["late"])
         q.cancel("last")
+        q.resolve("late", why="done by hand", by="ann")
         q.tick()
+        _tour_of_times(q, clock)
 
 
-def _started(q: WorkQueue, worker: str | None = None) -> int:
-    lease = q.start(worker)
+def _tour_of_times(q: WorkQueue, clock: Ticks) -> None:
+    """Delays, leases that run out, a pause, another policy, and what is recorded under it."""
+    later = clock.at + timedelta(hours=1, microseconds=123456)
+    q.enqueue("slow", key="account-7", not_before=later)
+    q.pause(why="night")
+    clock.at = later
+    q.tick()
+    q.resume()
+    q.renew(_started(q, "w1", lease_for=2.5), timedelta(minutes=1))
+    clock.at += timedelta(minutes=2)
+    q.tick()
+    q.fail(_started(q), "HTTP 503", retry_after=30)
+    q.redrive_all(Select(how="glob", error="HTTP 5*", died_since=NOON), why="they say it is back")
+    q.fail(_started(q), "HTTP 503", retry_after=0.5)
+    q.reconfigure(
+        capacity=Capacity(9),
+        pool=["w1", "w2"],
+        retry=Retry(max_attempts=None, backoff=Backoff(1.5, cap=60, jitter="equal")),
+        retention=Retention(0, age=timedelta(days=1)),
+        lease_for=3600,
+        keys=Keys("halt"),
+        record=True,
+        why="for the night",
+        by="ann",
+    )
+    q.fail(_started(q, "w2"), "HTTP 503")
+    q.start("w1")
+    for refused in (
+        lambda: q.start("w3"),
+        lambda: q.cancel("nobody", error="old", why="a mistake", by="ann"),
+        lambda: q.enqueue("slow", [1.0], key="account-7"),
+        lambda: q.enqueue_all([Enqueue("x", {}, after=["y"]), Enqueue("y", after=["x"])]),
+        lambda: q.restore("slow"),
+    ):
+        with pytest.raises(Refusal):
+            refused()
+
+
+def _started(q: WorkQueue, worker: str | None = None, lease_for: float | None = None) -> int:
+    lease = q.start(worker, lease_for=lease_for)
     assert lease is not None
     return lease.id
 
@@ -178,13 +229,31 @@ def copied(source: Path, target: Path) -> Path:
     return target
 
 
-def events_of(q: WorkQueue, since: int = 1) -> list[Event]:
-    return [event for entry in q.entries(since) for event in entry.events]
+class Queues:
+    """Opens queues, in memory or on disk. At the end the log of each must fold to its state."""
 
+    def __init__(self, where: str, folder: Path) -> None:
+        self._where = where
+        self._folder = folder
+        self._made: list[WorkQueue] = []
 
-def stale(q: WorkQueue, lease: Any) -> None:
-    with pytest.raises(StaleLease):
-        q.complete(lease)
+    def __call__(self, **more: Any) -> WorkQueue:
+        more = {"clock": Ticks()} | more
+        if self._where == "memory":
+            q = WorkQueue.in_memory(**more)
+        else:
+            q = WorkQueue.open(self._folder / f"q{len(self._made)}", **more)
+        self._made.append(q)
+        return q
+
+    def __enter__(self) -> Queues:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for q in self._made:
+            q.state.check()
+            assert replay(State(), q.entries()) == q.state
+            q.shut()
 
 
 class Disk:

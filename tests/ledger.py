@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from attrs import evolve as with_changes
+
 from eventq.core.commands import (
     Cancel,
     Close,
@@ -23,21 +25,28 @@ from eventq.core.commands import (
     EnqueueAll,
     Fail,
     Open,
+    Pause,
+    Reconfigure,
     Redrive,
+    RedriveAll,
     Release,
+    Renew,
     Reopen,
+    Resolve,
     Restore,
+    Resume,
     Start,
     Tick,
     command,
 )
 from eventq.core.decide import decide
 from eventq.core.errors import Refusal
-from eventq.core.events import Cancelled, Entry, Event
+from eventq.core.events import Cancelled, Entry, Event, Resolved
 from eventq.core.evolve import evolve
 from eventq.core.lifecycle import LEADS, Status
-from eventq.core.policy import Policy
+from eventq.core.policy import Keys, Policy
 from eventq.core.record import Task
+from eventq.core.select import Select
 from eventq.core.state import State
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -62,6 +71,9 @@ def told(state: State) -> tuple[Any, ...]:
         tuple(state.in_finished),
         tuple(state.edges),
         tuple(state.sleeping),
+        tuple(state.due),
+        tuple(sorted(state.holders.items())),
+        state.next_due(),
     )
 
 
@@ -164,10 +176,17 @@ def names(n: int) -> list[str]:
 
 
 class Walk:
-    """Random commands over a few ids and workers, weighted so that rare standings are reached."""
+    """Random commands over a few ids and workers, weighted so that rare standings are reached.
 
-    def __init__(self, seed: int, *, ids: int = 9, workers: int = 3, **policy: Any) -> None:
+    A `rich` walk asks for keys, delays and leases that run out as well, pauses, and changes the
+    policy on the way.
+    """
+
+    def __init__(
+        self, seed: int, *, ids: int = 9, workers: int = 3, rich: bool = False, **policy: Any
+    ) -> None:
         self.rng = random.Random(seed)
+        self.rich = rich
         self.ids = names(ids)
         self.workers = [None, *(f"w{i}" for i in range(workers))]
         self.ledger = Ledger(check=False, **policy)
@@ -191,7 +210,36 @@ class Walk:
         name = self._where(Status.ABSENT) if rng.random() < 0.9 else None
         after = rng.sample(self.ids, rng.choice([0, 1, 1, 2, 2, 3]))
         limit = rng.choice([1, 2, 3, None])
-        return Enqueue(name, rng.choice([None, "x"]), after, max_attempts=limit)
+        more: dict[str, Any] = {}
+        if self.rich:
+            more["key"] = rng.choice([None, "k1", "k2"])
+            more["not_before"] = rng.choice([None, self._soon()])
+        return Enqueue(name, rng.choice([None, "x"]), after, max_attempts=limit, **more)
+
+    def _soon(self) -> datetime:
+        return self.ledger.at + timedelta(seconds=self.rng.randint(1, 12))
+
+    def _length(self) -> int | None:
+        return self.rng.choice([None, 3, 20]) if self.rich else None
+
+    def _select(self) -> Select:
+        rng = self.rng
+        return rng.choice(
+            [
+                Select(),
+                Select(limit=rng.randint(0, 2)),
+                Select(error="e"),
+                Select(error="lease*", how="glob"),
+                Select(tasks=rng.sample(self.ids, 3)),
+                Select(died_since=self.ledger.at - timedelta(seconds=20)),
+            ]
+        )
+
+    def _policy(self) -> Policy:
+        policy = self.ledger.state.policy
+        keys = Keys(self.rng.choice(["open", "halt"]))
+        lease_for = self.rng.choice([None, timedelta(seconds=9)])
+        return with_changes(policy, keys=keys, lease_for=lease_for)
 
     def command(self) -> Command:
         """One that applies where the queue stands, most of the time; else any."""
@@ -204,12 +252,14 @@ class Walk:
         ways: list[tuple[float, int, Callable[[], Command]]] = [
             (12, free > 0 and is_open, self._enqueue),
             (2, free > 0 and is_open, self._batch),
-            (6, count(Status.READY), lambda: Start(rng.choice(self.workers))),
+            (6, count(Status.READY), lambda: Start(rng.choice(self.workers), self._length())),
             (3, out, lambda: Complete(self._lease(), rng.choice([None, 1]))),
             (1, out, lambda: CompleteAndStart(self._lease(), None, rng.choice(self.workers))),
-            (4, out, lambda: Fail(self._lease(), "e", rng.choice(["retryable", "permanent"]))),
+            (4, out, self._fail),
             (1, out, lambda: Release(self._lease())),
             (3, dead, lambda: Redrive(self._where(Status.DEAD, Status.PARKED))),
+            (1, dead, lambda: RedriveAll(self._select())),
+            (1, dead, lambda: Resolve(self._where(*LEADS[Resolved]))),
             (2, left, lambda: Cancel(self._where(*LEADS[Cancelled]))),
             (1, out, lambda: Cancel(self._where(Status.RUNNING), self._lease(), "no")),
             (4, count(Status.CANCELLED), lambda: Restore(self._where(Status.CANCELLED))),
@@ -217,9 +267,22 @@ class Walk:
             (6, not is_open, Reopen),
             (0.5, True, Tick),
         ]
+        if self.rich:
+            paused = self.ledger.state.dispatch == "paused"
+            ways += [
+                (2, out, lambda: Renew(self._lease(), self._length())),
+                (0.5, not paused, Pause),
+                (3, paused, Resume),
+                (0.5, True, lambda: Reconfigure(self._policy())),
+                (2, count(Status.DELAYED), Tick),
+            ]
         if rng.random() < 0.9:
             ways = [way for way in ways if way[1]]
         return rng.choices([way for _, _, way in ways], [weight for weight, _, _ in ways])[0]()
+
+    def _fail(self) -> Fail:
+        kind = self.rng.choice(["retryable", "permanent"])
+        return Fail(self._lease(), self.rng.choice(["e", "f"]), kind, self._length())
 
     def _batch(self) -> EnqueueAll:
         return EnqueueAll([self._enqueue() for _ in range(self.rng.randint(1, 4))])

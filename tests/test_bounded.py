@@ -406,6 +406,21 @@ def test_a_path_keeps_everything(tmp_path: Path) -> None:
         assert queue.snapshot()["pending"] == ["", {"b": [1, 1.0, None]}]
 
 
+def test_a_queue_lets_go_of_its_path(tmp_path: Path) -> None:
+    """Leaving the block, or `shut`, ends the handle and not the queue; twice is harmless."""
+    with WorkQueue(5, tmp_path / "q") as queue:
+        queue.enqueue("a")
+    again = WorkQueue(5, tmp_path / "q")
+    for _ in range(2):
+        again.shut()
+    for gone in (queue, again):
+        for ask in (lambda gone=gone: gone.enqueue("b"), gone.snapshot):
+            with pytest.raises(RuntimeError, match="shut"):
+                ask()
+    with WorkQueue(5, tmp_path / "q") as queue:
+        assert queue.snapshot()["pending"] == ["a"]
+
+
 def test_a_path_keeps_its_limit(tmp_path: Path) -> None:
     """Opening it with another one is refused."""
     WorkQueue(5, tmp_path / "q").shut()

@@ -57,6 +57,11 @@ WRITING: dict[str, list[str]] = {
     "redrive": ["fetch", "--why", "x"],
     "cancel": ["fetch", "--why", "x"],
     "restore": ["fetch", "--why", "x"],
+    "resolve": ["fetch", "--why", "x"],
+    "pause": ["--why", "x"],
+    "resume": ["--why", "x"],
+    "reconfigure": ["--max-attempts", "5", "--why", "x"],
+    "tick": [],
     "close": ["--why", "x"],
     "reopen": ["--why", "x"],
     "snapshot": [],
@@ -104,6 +109,7 @@ def test_json_has_the_fields_that_the_help_names(tmp_path: Path, do: str) -> Non
         "redrive": ["parked", "--why", "x"],
         "cancel": ["ready", "--why", "x"],
         "restore": ["cancelled", "--why", "x"],
+        "resolve": ["parked", "--why", "x"],
         "why": ["far"],
         "history": ["parked"],
         "at": ["16", "running"],
@@ -127,7 +133,10 @@ def keys(do: str, value: Any) -> list[str]:
     return [*value, *(key for one in inner for key in keys(do, one))]
 
 
-NESTED = {"running", "dead", "dead_letters", "parked", "steps", "problems"}
+NESTED = {
+    *("running", "dead", "dead_letters", "parked", "steps", "problems"),
+    *("groups", "roots", "keys", "delayed"),
+}
 
 
 @pytest.mark.parametrize("do", EVERY)
@@ -302,7 +311,7 @@ def test_dlq_lists_dead_letters_in_order_of_death_and_parked_ones_apart(tmp_path
         q.redrive("fetch")
     with WorkQueue.open(path, clock=Ticks(Ticks().at.replace(hour=23))) as q:
         q.fail(started(q), "HTTP 404")
-    ran = eventq("dlq", "--queue", path, "--json")
+    ran = eventq("dlq", "--list", "--queue", path, "--json")
     assert ran.code == 0
     first, second, third = ran.value["dead_letters"]
     assert first == {
@@ -318,7 +327,7 @@ def test_dlq_lists_dead_letters_in_order_of_death_and_parked_ones_apart(tmp_path
     }
     assert (second["task"], second["root"], second["seq"]) == ("parse", "fetch", 7)
     assert third["reason"] == "blocked by fetch"
-    out = eventq("dlq", "--queue", everything(tmp_path / "other")).out
+    out = eventq("dlq", "--list", "--queue", everything(tmp_path / "other")).out
     assert out.startswith("0 tasks dead, 2 blocked, 1 parked\n")
     assert "parked  PARKED  2026-11-30 12:00:04Z      1  failed after 1 attempts: bad input" in out
 
@@ -333,7 +342,7 @@ def test_an_empty_dlq_is_fine(tmp_path: Path) -> None:
 # The operators' commands.
 
 
-@pytest.mark.parametrize("do", [name for name in WRITING if name != "snapshot"])
+@pytest.mark.parametrize("do", [name for name in WRITING if name not in ("snapshot", "tick")])
 def test_an_operators_command_must_say_why(queue: Path, do: str) -> None:
     """And not with nothing."""
     words = [word for word in WRITING[do] if word not in ("--why", "x")]
@@ -367,16 +376,16 @@ def test_who_asked_and_why_are_kept_in_the_log(
 
 
 def test_of_several_tasks_each_is_told_and_one_refusal_is_enough_for_exit_3(queue: Path) -> None:
-    """The others are redriven all the same; a task named twice is redriven once."""
-    words = ["redrive", "fetsh", "fetch", "parse", "fetch", "--queue", queue, "--why", "x"]
+    """The others are resolved all the same; a task named twice is resolved once."""
+    words = ["resolve", "fetsh", "fetch", "parse", "fetch", "--queue", queue, "--why", "x"]
     ran = eventq(*words)
-    only = "and only a task that is DEAD or PARKED"
+    only = "and only a task that is DEAD or PARKED or CANCELLED"
     assert ran.code == 3
-    assert ran.out == "fetch is READY now\n"
+    assert ran.out == "fetch is SUCCEEDED now\n"
     assert ran.err.splitlines() == [
-        "eventq: cannot redrive 'fetsh': no task has this id",
+        "eventq: cannot resolve 'fetsh': no task has this id",
         "eventq: did you mean 'fetch'?",
-        f"eventq: cannot redrive 'parse': it is PENDING, {only} can be",
+        f"eventq: cannot resolve 'parse': it is READY, {only} can be",
     ]
     ran = eventq(*words, "--json")
     assert [json.loads(line)["error"] for line in ran.err.splitlines()] == [
@@ -384,10 +393,10 @@ def test_of_several_tasks_each_is_told_and_one_refusal_is_enough_for_exit_3(queu
         "wrong_status",
         "wrong_status",
     ]
-    assert json.loads(ran.err.splitlines()[1])["status"] == "READY"
+    assert json.loads(ran.err.splitlines()[1])["status"] == "SUCCEEDED"
 
 
-def test_redrive_all_takes_every_dead_task_in_an_entry_of_its_own(tmp_path: Path) -> None:
+def test_redrive_all_takes_every_dead_task_in_one_entry(tmp_path: Path) -> None:
     """In the order of their deaths; parked ones are for a person to look at one by one."""
     path = tmp_path / "queue"
     with WorkQueue.open(path, retry=Retry(max_attempts=1, max_redrives=1)) as q:
@@ -399,9 +408,12 @@ def test_redrive_all_takes_every_dead_task_in_an_entry_of_its_own(tmp_path: Path
         q.fail(started(q), "no")
         assert [one.id for one in q.parked()] == ["a"]
     ran = eventq("redrive", "--all", "--queue", path, "--why", "x", "--json")
-    assert ran.values == [{"task": "b", "status": "READY"}, {"task": "c", "status": "READY"}]
-    ran = eventq("redrive", "--all", "--queue", path, "--why", "x")
-    assert (ran.code, ran.out) == (0, "no task is dead\n")
+    assert [(one["task"], one["status"], one["outcome"]) for one in ran.values] == [
+        ("b", "READY", "redriven"),
+        ("c", "READY", "redriven"),
+        ("a", "PARKED", "parked"),
+    ]
+    assert last(path)["ask"]["select"]["tasks"] == ["b", "c"]
     assert eventq("redrive", "--queue", path, "--why", "x").code == 2
     assert eventq("redrive", "--all", "a", "--queue", path, "--why", "x").code == 2
     assert eventq("redrive", "a", "--queue", path, "--why", "x").out == "a is READY now\n"
@@ -497,7 +509,7 @@ def test_no_text_acts_on_a_terminal(tmp_path: Path, words: list[str]) -> None:
 def test_hostile_text_is_whole_in_json(tmp_path: Path) -> None:
     """Byte for byte what was given."""
     path = hostile(tmp_path / "queue")
-    (dead, _) = eventq("dlq", "--queue", path, "--json").value["dead_letters"]
+    (dead, _) = eventq("dlq", "--list", "--queue", path, "--json").value["dead_letters"]
     assert (dead["task"], dead["error"]) == (HOSTILE, BAD_ERROR)
     value = eventq("at", 6, HOSTILE, "--queue", path, "--json").value
     assert value["payload"] == {"a": "\x1b[31m\u202e", "b": ["\n", "\x9b", "[red]"]}
@@ -508,7 +520,7 @@ def test_hostile_text_is_whole_in_json(tmp_path: Path) -> None:
 def test_columns_stand_under_each_other_whatever_their_letters(tmp_path: Path) -> None:
     """A wide letter takes two columns."""
     path = hostile(tmp_path / "queue")
-    lines = eventq("dlq", "--queue", path).out.splitlines()[2:5]
+    lines = eventq("dlq", "--list", "--queue", path).out.splitlines()[2:5]
     places = {cell_len(re.split("STATUS|DEAD|BLOCKED", line)[0]) for line in lines}
     assert len(places) == 1
     assert lines[2].startswith("日本語")
@@ -548,8 +560,9 @@ def test_a_command_to_type_next_names_the_very_task(tmp_path: Path, name: str) -
 
 def test_a_terminal_has_colours_unless_it_is_told_not_to(queue: Path) -> None:
     """NO_COLOR is respected; a pipe has none anyway."""
-    assert "\x1b[31mDEAD" in on_terminal("dlq", "--queue", queue).out
-    assert "\x1b[31m" not in on_terminal("dlq", "--queue", queue, NO_COLOR="1").out
+    assert "\x1b[31mDEAD" in on_terminal("dlq", "--list", "--queue", queue).out
+    plain = on_terminal("dlq", "--list", "--queue", queue, NO_COLOR="1").out
+    assert "\x1b[31m" not in plain
     assert "\x1b" not in process("dlq", "--queue", queue, FORCE_COLOR="1").out
 
 
@@ -559,12 +572,13 @@ def test_a_terminal_is_told_less_and_a_pipe_all(queue: Path) -> None:
     with WorkQueue.open(queue) as q:
         q.redrive("fetch")
         q.fail(started(q), long)
-    out = on_terminal("dlq", "--queue", queue).out
+    out = on_terminal("dlq", "--list", "--queue", queue).out
     assert "…" in out
     assert not any(line.rstrip().endswith("end") for line in shown(out))
     assert all(cell_len(line) <= 80 for line in shown(out))
-    assert long in eventq("dlq", "--queue", queue).out
-    assert eventq("dlq", "--queue", queue, "--json").value["dead_letters"][0]["error"] == long
+    assert long in eventq("dlq", "--list", "--queue", queue).out
+    (first, *_) = eventq("dlq", "--list", "--queue", queue, "--json").value["dead_letters"]
+    assert first["error"] == long
 
 
 def test_a_terminal_wraps_counts_and_policies_and_cuts_none_of_them(tmp_path: Path) -> None:
@@ -615,7 +629,7 @@ def test_ctrl_c_ends_it_without_a_traceback(queue: Path) -> None:
 def test_an_output_that_knows_few_letters_gets_them_spelled_out(tmp_path: Path) -> None:
     """Rather than an error."""
     path = hostile(tmp_path / "queue")
-    ran = process("dlq", "--queue", path, PYTHONIOENCODING="ascii")
+    ran = process("dlq", "--list", "--queue", path, PYTHONIOENCODING="ascii")
     assert ran.code == 0
     assert "\\u65e5\\u672c\\u8a9e" in ran.out
 

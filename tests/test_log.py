@@ -23,6 +23,7 @@ from disk import (
 
 from eventq import ReadOnly, State, WorkQueue
 from eventq.core.evolve import evolve, replay
+from eventq.storage.segments import Cursor
 
 GOOD = FIXTURES / "good"
 
@@ -49,8 +50,11 @@ def test_a_log_of_an_earlier_day_is_read(tmp_path: Path) -> None:
     path = copied(GOOD, tmp_path / "q")
     with WorkQueue.open(path) as q:
         state = q.state
-        assert (state.seq, state.at) == (35, datetime(2026, 11, 30, 12, 0, 35, tzinfo=NOON.tzinfo))
-        assert [task.id for task in state.tasks()] == ["report", "last"]
+        assert (state.seq, state.at) == (
+            57,
+            datetime(2026, 11, 30, 13, 2, 55, 123456, tzinfo=NOON.tzinfo),
+        )
+        assert [task.id for task in state.tasks()] == ["slow"]
         task = q.at(23).task("fetch")
         assert task is not None
         assert task.payload == {"url": "https://example.org/", "n": [1, 1.0, -0.0, None, True]}
@@ -59,7 +63,7 @@ def test_a_log_of_an_earlier_day_is_read(tmp_path: Path) -> None:
         assert q.at(20).reason("late") == "blocked by fetch"
         q.state.check()
         q.enqueue("more")
-    assert len(check_chain(path)) == 36
+    assert len(check_chain(path)) == 58
 
 
 @pytest.mark.parametrize("path", [GOOD, FIXTURES / "short"], ids=lambda path: path.name)
@@ -87,8 +91,8 @@ def test_the_entries_since_any_moment(tmp_path: Path) -> None:
     path = copied(GOOD, tmp_path / "q")
     with WorkQueue.open(path) as q:
         entries = list(q.entries())
-        assert len(entries) == 35
-        for since in range(-2, 40):
+        assert len(entries) == 57
+        for since in range(-2, 60):
             assert list(q.entries(since)) == entries[max(since - 1, 0) :]
 
 
@@ -176,11 +180,11 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
     """No byte, no time, no lock, whatever is asked; and every command is refused."""
     path = copied(GOOD, tmp_path / "q")
     with untouched(tmp_path), WorkQueue.open(path, read_only=True) as q:
-        assert len(list(q.entries())) == 35
+        assert len(list(q.entries())) == 57
         assert q.at(7).seq == 7
-        assert q.head[0] == q.state.seq == 35
-        assert q.task("report") is not None
-        assert (q.dead_letters(), q.parked(), q.path) == ([], [], path)
+        assert q.head[0] == q.state.seq == 57
+        assert q.task("slow") is not None
+        assert (len(q.dead_letters()), q.parked(), q.path) == (1, [], path)
         assert q.clock_behind is not None
         asks = (q.enqueue, q.start, q.close, q.reopen, q.tick, q.snapshot)
         for ask in asks:
@@ -203,7 +207,7 @@ def test_a_reader_needs_no_lock(tmp_path: Path) -> None:
         assert q.state == writer.state
     (path / "lock").unlink()
     with untouched(path), WorkQueue.open(path, read_only=True) as q:
-        assert q.state.seq == 35
+        assert q.state.seq == 57
 
 
 def test_a_reader_follows_a_writer(tmp_path: Path) -> None:
@@ -239,3 +243,33 @@ def test_half_a_line_at_the_end_is_not_there_yet(tmp_path: Path) -> None:
             assert old.head == (9, digest_of(first).decode())
         file.write_bytes(text)
         assert (old.state.seq, len(list(old.entries()))) == (10, 10)
+
+
+def test_a_segment_that_is_made_while_another_is_read_is_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer may go on in the one that a reader has just read to its end, and then roll."""
+    path = tmp_path / "q"
+    real = Cursor.next_segment
+    with WorkQueue.open(path, segment_bytes=1500, clock=Ticks()) as writer:
+        writer.enqueue()
+
+        def next_segment(self: Cursor, rest: int) -> bool:
+            monkeypatch.setattr(Cursor, "next_segment", real)
+            for _ in range(8):
+                writer.enqueue()
+            return real(self, rest)
+
+        for read in (
+            lambda: WorkQueue.open(path, read_only=True),
+            lambda: list(writer.entries()),
+            lambda: writer.at(2),
+            lambda: WorkQueue.open(path),
+        ):
+            monkeypatch.setattr(Cursor, "next_segment", next_segment)
+            found = read()
+            if isinstance(found, WorkQueue):
+                assert found.state == writer.state
+                found.shut()
+        assert len(segments(path)) > 4
+    check_chain(path)

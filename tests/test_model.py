@@ -49,6 +49,8 @@ from eventq.workqueue import WorkQueue
 
 AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
 TESTING = Path(__file__).parent.parent / "eventq" / "testing"
+MODEL = ("facts", "noted", "telling", "admission", "model")
+"""The files that the model is made of."""
 
 
 def opened(policy: Policy | None = None, *, admit: str = "") -> Model:
@@ -86,20 +88,23 @@ def imported(file: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("module", ["model", "facts"])
+@pytest.mark.parametrize("module", MODEL)
 def test_the_model_shares_only_nouns_with_the_core(module: str) -> None:
     """The model imports commands, events, refusals, the policy and the statuses, and no rule."""
     nouns = {f"eventq.core.{name}" for name in ("commands", "errors", "events", "policy")}
     from_eventq = {name for name in imported(TESTING / f"{module}.py") if "eventq" in name}
-    assert from_eventq <= nouns | {"eventq.core.lifecycle", "eventq.testing.facts"}
+    own = {f"eventq.testing.{name}" for name in MODEL}
+    assert from_eventq <= nouns | own | {"eventq.core.lifecycle", "eventq.core.select"}
 
 
-@pytest.mark.parametrize("module", ["model", "facts"])
-def test_the_model_takes_only_the_names_of_the_statuses_from_the_lifecycle(module: str) -> None:
-    """Of the module of the tables the model knows Status alone, never where an event leads."""
+@pytest.mark.parametrize("module", MODEL)
+def test_the_model_takes_names_alone_from_the_modules_of_rules(module: str) -> None:
+    """Of the tables the model knows Status alone, never where an event leads; of selections what
+    they hold, never what they choose."""
+    noun = {"eventq.core.lifecycle": "Status", "eventq.core.select": "Select"}
     for node in ast.walk(ast.parse((TESTING / f"{module}.py").read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "eventq.core.lifecycle":
-            assert [alias.name for alias in node.names] == ["Status"]
+        if isinstance(node, ast.ImportFrom) and node.module in noun:
+            assert [alias.name for alias in node.names] == [noun[node.module]]
 
 
 def test_only_the_machine_imports_hypothesis() -> None:

@@ -130,7 +130,7 @@ def test_other_files_beside_the_segments_are_none_of_ours(tmp_path: Path) -> Non
     for name in ("README", "1.jsonl", f"{2:020}.jsonl~", f"{2:020}.json", f"x{2:019}.jsonl"):
         (path / "log" / name).write_text("not a line")
     with WorkQueue.open(path) as q:
-        assert q.state.seq == 35
+        assert q.state.seq == 57
 
 
 # What is told at opening.

@@ -21,10 +21,13 @@ def test_the_defaults_are_those_of_the_design() -> None:
 
 @pytest.mark.parametrize("value", [*NO_NUMBERS, -1, None, -(10**30)])
 def test_a_limit_is_a_whole_number(value: Any) -> None:
-    """Never a bool, never below zero; a capacity and a retention cannot be without one."""
+    """Never a bool, never below zero; a capacity cannot be without one, a retention can."""
     with pytest.raises(BadValue, match=r"limit must be a whole number of at least 0, not"):
         Capacity(value)
-    with pytest.raises(BadValue, match=r"count must be a whole number of at least 0, not"):
+    if value is None:
+        assert Retention(value) == Retention()
+        return
+    with pytest.raises(BadValue, match=r"count must be a whole number of at least 0 or None, not"):
         Retention(value)
 
 

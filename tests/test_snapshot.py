@@ -197,9 +197,9 @@ def toured(tmp_path: Path) -> tuple[Path, State]:
     tour(path)
     with WorkQueue.open(path, clock=Ticks(datetime(2026, 12, 1, tzinfo=UTC))) as q:
         made = q.snapshot()
-        assert made == snapshot_path(path / "snapshots", 35)
+        assert made == snapshot_path(path / "snapshots", 57)
         q.enqueue("new", {"n": 1})
-        q.start("w")
+        q.close()
         state = q.state
     return path, state
 
@@ -207,7 +207,7 @@ def toured(tmp_path: Path) -> tuple[Path, State]:
 def test_a_queue_opens_from_its_snapshot_and_the_tail(toured: tuple[Path, State]) -> None:
     """What stands before is not read: not even when it is damaged, or has been moved away."""
     path, state = toured
-    assert len(segments(path)) == 4
+    assert len(segments(path)) == 7
     for file in segments(path)[:-1]:
         file.chmod(0o600)
         file.write_bytes(b"not a line\n")
@@ -216,14 +216,14 @@ def test_a_queue_opens_from_its_snapshot_and_the_tail(toured: tuple[Path, State]
             with WorkQueue.open(path, read_only=read_only) as q:
                 assert q.state == state, step
                 assert told(q.state) == told(state)
-                assert q.at(35).seq == 35
-                assert q.at(36) == q.at(36)
+                assert q.at(57).seq == 57
+                assert q.at(58).seq == 58
                 q.state.check()
         for file in segments(path)[:-1]:
             file.unlink()
     with WorkQueue.open(path) as q:
-        q.enqueue("more")
-        assert q.state.seq == 38
+        q.reopen()
+        assert q.state.seq == 60
 
 
 def test_a_state_from_a_snapshot_is_that_of_the_whole_log(toured: tuple[Path, State]) -> None:
@@ -231,7 +231,7 @@ def test_a_state_from_a_snapshot_is_that_of_the_whole_log(toured: tuple[Path, St
     path, state = toured
     with WorkQueue.open(path) as q:
         entries = list(q.entries())
-        for seq in range(30, 38):
+        for seq in range(50, 60):
             assert told(q.at(seq)) == told(replay(State(), entries[:seq]))
         assert told(q.state) == told(state) == told(replay(State(), entries))
 
@@ -242,7 +242,7 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one_or_the_log(
 ) -> None:
     """And nothing is lost by it, nor is anything said."""
     path, state = toured
-    newest = snapshot_path(path / "snapshots", 35)
+    newest = snapshot_path(path / "snapshots", 57)
     text = newest.read_bytes()
     other = copied(FIXTURES / "good", path.parent / "other")
     with WorkQueue.open(other) as q:
@@ -251,12 +251,12 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one_or_the_log(
     if damage == "folder":
         newest.mkdir()
     else:
-        wrong = {"cut": text[:-5], "flipped": text.replace(b"late", b"lade"), "empty": b""}
+        wrong = {"cut": text[:-5], "flipped": text.replace(b"slow", b"slew"), "empty": b""}
         newest.write_bytes(wrong.get(damage, foreign))
         assert newest.read_bytes() != text
     with WorkQueue.open(path, read_only=True) as q:
         assert q.state == state
-        assert q.at(36).seq == 36
+        assert q.at(58).seq == 58
 
 
 def test_a_snapshot_ahead_of_its_log_means_lost_lines(toured: tuple[Path, State]) -> None:
@@ -273,7 +273,7 @@ def test_a_snapshot_ahead_of_its_log_means_lost_lines(toured: tuple[Path, State]
                 with pytest.raises(LinesLost, match=f": {count} entr") as caught:
                     WorkQueue.open(path, read_only=read_only)
                 assert caught.value.lost == count
-                assert f"ends with entry {37 - count}," in str(caught.value)
+                assert f"ends with entry {59 - count}," in str(caught.value)
     file.unlink()
     with pytest.raises(LinesLost):
         WorkQueue.open(path, read_only=True)
@@ -281,7 +281,7 @@ def test_a_snapshot_ahead_of_its_log_means_lost_lines(toured: tuple[Path, State]
         file.unlink()
     with pytest.raises(LinesLost) as caught:
         WorkQueue.open(path)
-    assert caught.value.lost == 37
+    assert caught.value.lost == 59
     for kept in (path / "snapshots").glob("*.jsonl"):
         kept.unlink()
     with WorkQueue.open(path) as q:
@@ -331,8 +331,8 @@ def test_the_log_is_synced_before_a_snapshot_gets_its_name(
 
 def test_snapshots_are_taken_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When enough was written since the last; unless the handle was told not to."""
-    monkeypatch.setattr("eventq.workqueue.SNAPSHOT_BYTES", 2000)
-    monkeypatch.setattr("eventq.workqueue.TASK_BYTES", 10)
+    monkeypatch.setattr("eventq.handle.SNAPSHOT_BYTES", 2000)
+    monkeypatch.setattr("eventq.handle.TASK_BYTES", 10)
     for name, wanted in (("with", True), ("without", False)):
         path = tmp_path / name
         with WorkQueue.open(path, snapshots=wanted, segment_bytes=3000) as q:

@@ -15,7 +15,7 @@ import pytest
 from disk import EIO, Disk, check_chain, segments
 
 from eventq import HandleFinished, WorkQueue
-from eventq import workqueue as workqueue_module
+from eventq import handle as handle_module
 
 
 @pytest.fixture
@@ -268,8 +268,8 @@ def test_a_snapshot_that_fails_fails_no_command(
 ) -> None:
     """What was asked was carried out; the snapshot is the queue's own affair. Asked for, it
     raises. Nothing half written stays."""
-    monkeypatch.setattr(workqueue_module, "SNAPSHOT_BYTES", 1)
-    monkeypatch.setattr(workqueue_module, "TASK_BYTES", 0)
+    monkeypatch.setattr(handle_module, "SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(handle_module, "TASK_BYTES", 0)
     path = tmp_path / "q"
     with WorkQueue.open(path) as q:
         disk.fails["fsync"] = EIO

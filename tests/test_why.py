@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from disk import untouched
+from attrs import evolve
+from disk import Ticks, untouched
 from ledger import Ledger, Walk
-from terminal import eventq, everything, nightly
+from terminal import eventq, everything, nightly, started
 
-from eventq import Retention, Status, WorkQueue
-from eventq.core.commands import Cancel, Enqueue, Release
-from eventq.core.events import Delayed, Enqueued, Paused
+from eventq import Keys, Retention, Retry, Status, WorkQueue
+from eventq.core.commands import (
+    Cancel,
+    Enqueue,
+    Fail,
+    Pause,
+    Reconfigure,
+    Redrive,
+    Release,
+    Resume,
+    Start,
+)
+from eventq.core.decide import decide
+from eventq.core.events import Started
 from eventq.core.lifecycle import FINISHED, ROOTS
+from eventq.core.policy import Policy
 from eventq.queries.why import Kind, Step, Why, why
 
 S = Status
@@ -20,7 +35,8 @@ S = Status
 ENDS = {
     S.ABSENT: {Kind.UNKNOWN},
     S.PENDING: {Kind.NEEDS, Kind.MISSING},
-    S.READY: {Kind.UNASKED},
+    S.READY: {Kind.UNASKED, Kind.PAUSED, Kind.BEHIND, Kind.SHUT},
+    S.DELAYED: {Kind.UNTIL},
     S.RUNNING: {Kind.RUNNING},
     S.SUCCEEDED: {Kind.SUCCEEDED},
     S.DEAD: {Kind.DEAD},
@@ -123,13 +139,97 @@ def test_finished_tasks_say_so() -> None:
 
 
 def test_a_delayed_task_says_until_when_and_a_paused_queue_that_it_is() -> None:
-    """Though no command of today leads there, a log may."""
-    ledger = Ledger(check=False).tasks(b="")
+    """What needs a delayed one says so too."""
+    ledger = Ledger().tasks(b="")
     until = ledger.at.replace(hour=20)
-    ledger.fold(Enqueued("a"), Delayed("a", until), Paused())
-    answer = why(ledger.state, "a")
-    assert (answer.kind, answer.root.until) == (Kind.UNTIL, until)
+    ledger.do(Enqueue("a", not_before=until), Pause()).tasks(c="a")
+    answer = why(ledger.state, "c")
+    assert (kinds(answer), answer.root.until) == ([Kind.NEEDS, Kind.UNTIL], until)
     assert why(ledger.state, "b").kind is Kind.PAUSED
+    ledger.do(Resume())
+    assert why(ledger.state, "b").kind is Kind.UNASKED
+
+
+def keyed(**policy: Any) -> Ledger:
+    """A queue in which a, b and c share a key, and d is of another."""
+    ledger = Ledger(retry=Retry(max_attempts=1, max_redrives=1), **policy)
+    keys = {"a": "k", "b": "k", "c": "k", "d": "other"}
+    return ledger.do(*(Enqueue(name, key=key) for name, key in keys.items()))
+
+
+def test_a_task_is_behind_the_one_that_goes_first_and_behind_the_one_that_is_out() -> None:
+    """Also where the queue is paused: that comes after; other keys pass."""
+    ledger = keyed()
+    answer = why(ledger.state, "c")
+    assert (kinds(answer), way(answer)) == ([Kind.BEHIND, Kind.UNASKED], ["c", "a"])
+    assert answer.steps[0].key == "k"
+    assert answer.root.key is None
+    lease = ledger.start()
+    ledger.do(Pause()).tasks(after="c")
+    answer = why(ledger.state, "after")
+    assert kinds(answer) == [Kind.NEEDS, Kind.BEHIND, Kind.RUNNING]
+    assert way(answer) == ["after", "c", "a"]
+    assert why(ledger.state, "d").kind is Kind.PAUSED
+    ledger.do(Release(lease))
+    assert kinds(why(ledger.state, "b")) == [Kind.BEHIND, Kind.PAUSED]
+    assert kinds(why(ledger.state, "a")) == [Kind.PAUSED]
+
+
+def test_a_task_is_behind_a_holder_that_waits_for_its_next_try() -> None:
+    """It keeps its key for as long as it is delayed, and the line passes."""
+    ledger = keyed()
+    ledger.do(Enqueue("e", key="slow", max_attempts=2), Enqueue("f", key="slow"))
+    ledger.do(Fail(ledger.run("e"), "x", "retryable", timedelta(hours=1)))
+    assert kinds(why(ledger.state, "f")) == [Kind.BEHIND, Kind.UNTIL]
+
+
+def test_a_key_is_shut_by_a_dead_or_parked_holder_under_halt_alone() -> None:
+    """Under open the next one goes, and the others are behind it."""
+    ledger = keyed(keys=Keys("halt")).kill("a")
+    answer = why(ledger.state, "c")
+    assert (kinds(answer), way(answer)) == ([Kind.SHUT, Kind.DEAD], ["c", "a"])
+    assert answer.steps[0].key == "k"
+    ledger.do(Redrive("a"))
+    assert kinds(why(ledger.state, "c")) == [Kind.BEHIND, Kind.UNASKED]
+    ledger.kill("a")
+    assert kinds(why(ledger.state, "c")) == [Kind.SHUT, Kind.PARKED]
+    ledger.do(Reconfigure(Policy(retry=ledger.state.policy.retry)))
+    assert kinds(why(ledger.state, "b")) == [Kind.UNASKED]
+    assert (kinds(why(ledger.state, "c")), way(why(ledger.state, "c"))) == (
+        [Kind.BEHIND, Kind.UNASKED],
+        ["c", "b"],
+    )
+    assert why(ledger.tasks(z="").state, "z").root.ahead == 1
+
+
+class KeyedWalk(Walk):
+    """A walk over tasks of which most have one of two keys."""
+
+    def _enqueue(self) -> Enqueue:
+        return evolve(super()._enqueue(), key=self.rng.choice([None, "k", "l", "l"]))
+
+
+@pytest.mark.parametrize("on_death", ["open", "halt"])
+def test_the_next_to_go_is_the_one_that_waits_for_nobody(on_death: Any) -> None:
+    """A READY task with none before it in the line, and no other, is what a worker gets."""
+    policy: dict[str, Any] = {"retry": Retry(1, max_redrives=1), "keys": Keys(on_death)}
+    walks = [KeyedWalk(seed, ids=12, **policy) for seed in range(8)]
+    seen: set[Kind] = set()
+    for walk in walks * 150:
+        walk.step()
+        state = walk.ledger.state
+        answers = [why(state, record.task.task) for record in state.in_order()]
+        seen.update(answer.kind for answer in answers)
+        free = {one.task for one in answers if one.kind is Kind.UNASKED and not one.root.ahead}
+        events, _ = decide(state, Start(), walk.ledger.at)
+        assert free == {event.task for event in events if isinstance(event, Started)}
+        for answer in answers:
+            for step, after in zip(answer.steps, answer.steps[1:], strict=False):
+                if step.kind in (Kind.BEHIND, Kind.SHUT):
+                    assert state.task(after.task).key == step.key  # type: ignore[union-attr]
+                    assert (step.kind is Kind.SHUT) == (after.kind in (Kind.DEAD, Kind.PARKED))
+    assert Kind.BEHIND in seen
+    assert (on_death == "halt") == (Kind.SHUT in seen)
 
 
 def test_an_id_that_nobody_has_enqueued_is_unknown() -> None:
@@ -216,8 +316,8 @@ def test_why_says_it_in_one_sentence(queue: Path, task: str) -> None:
     assert value["steps"][-1]["task"] == value["root"]
     assert value["kind"] == value["steps"][0]["kind"]
     assert list(value["steps"][0]) == [
-        *("task", "status", "kind", "on", "needs", "ahead"),
-        *("reason", "error", "until", "lease", "worker"),
+        *("task", "status", "kind", "on", "needs", "key", "ahead"),
+        *("reason", "error", "until", "lease", "worker", "expires"),
     ]
 
 
@@ -288,6 +388,61 @@ def test_why_of_an_id_that_nobody_has_enqueued_says_who_waits_for_it(queue: Path
     ran = eventq("why", "ghost", "--queue", queue)
     assert ran.code == 3
     assert "eventq: nobody has enqueued it, and 'after-ghost' waits for it" in ran.err
+
+
+KEYED = {
+    "b": "b is behind a of key k, which is running under lease 7, attempt 1, by w, "
+    "until 2026-11-30 12:01:07Z",
+    "after-b": "after-b needs b, which is behind a of key k, which is running under lease 7, "
+    "attempt 1, by w, until 2026-11-30 12:01:07Z",
+    "far": "far needs after-b, which waits for b, which is behind a of key k, which is running "
+    "under lease 7, attempt 1, by w, until 2026-11-30 12:01:07Z",
+    "d": "d waits for its key s, which is shut by c, which is dead: failed after 1 attempts: no",
+    "later": "later is delayed until 2999-01-01 00:00:00Z",
+    "free": "free is ready, but the queue is paused",
+}
+
+
+def test_why_says_what_a_key_a_delay_and_a_pause_do(tmp_path: Path) -> None:
+    """And what to type next: the way back from a pause, the holder of a key that is shut."""
+    path = tmp_path / "queue"
+    with WorkQueue.open(path, retry=Retry(1), keys=Keys("halt"), lease_for=60, clock=Ticks()) as q:
+        for name in "ab":
+            q.enqueue(name, key="k")
+        q.enqueue("after-b", after=["b"])
+        q.enqueue("far", after=["after-b"])
+        q.enqueue("c", key="s")
+        started(q, "w")
+        q.fail(started(q), "no")
+        q.enqueue("d", key="s")
+        q.enqueue("later", not_before=datetime(2999, 1, 1, tzinfo=UTC))
+        q.enqueue("free")
+        q.pause()
+    for task, sentence in KEYED.items():
+        assert eventq("why", task, "--queue", path).out.splitlines()[0] == sentence
+    out = eventq("why", "far", "--queue", path).out.splitlines()
+    assert "  b (READY) is behind a of key k" in out
+    assert f"  eventq redrive c --queue {path} --why" in eventq("why", "d", "--queue", path).out
+    assert (
+        f'  eventq resume --queue {path} --why "..."'
+        in eventq("why", "free", "--queue", path).out.splitlines()
+    )
+    step = eventq("why", "b", "--queue", path, "--json").value["steps"]
+    assert (step[0]["kind"], step[0]["key"]) == ("behind", "k")
+    assert step[1]["expires"] == "2026-11-30T12:01:07.000000Z"
+
+
+def test_why_says_how_to_move_what_is_due(tmp_path: Path) -> None:
+    """A lease that ran out, or a delay that ended, where no worker asks."""
+    path = tmp_path / "queue"
+    now = Ticks()
+    with WorkQueue.open(path, lease_for=2, clock=now) as q:
+        q.enqueue("late", not_before=now.at + timedelta(seconds=9))
+        q.enqueue("out")
+        started(q)
+    for task in ("late", "out"):
+        ran = eventq("why", task, "--queue", path)
+        assert ran.out.splitlines()[-1] == f"  eventq tick --queue {path}"
 
 
 def test_status_leads_to_a_task_that_why_can_answer_for(tmp_path: Path) -> None:

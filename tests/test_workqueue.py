@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import NOON, Ticks
+from disk import Queues
 
 from eventq import (
     BadValue,
@@ -26,8 +23,8 @@ from eventq import (
     QueueFull,
     Retention,
     Retry,
+    Select,
     StaleLease,
-    State,
     Status,
     Task,
     UnknownTask,
@@ -36,48 +33,25 @@ from eventq import (
     WorkQueue,
     WrongStatus,
 )
-from eventq.core.evolve import replay
 
 S = Status
-Make = Callable[..., WorkQueue]
 
 
 @pytest.fixture(params=["memory", "disk"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
-    """Opens a queue, in memory or on disk; the log must fold to its state when it is let go of."""
-    made: list[WorkQueue] = []
-
-    def make(**more: Any) -> WorkQueue:
-        more = {"clock": Ticks()} | more
-        if request.param == "memory":
-            q = WorkQueue.in_memory(**more)
-        else:
-            q = WorkQueue.open(tmp_path / f"q{len(made)}", **more)
-        made.append(q)
-        return q
-
-    yield make
-    for q in made:
-        q.state.check()
-        assert replay(State(), q.entries()) == q.state
-        q.shut()
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
+    with Queues(request.param, tmp_path) as queues:
+        yield queues
 
 
 @pytest.fixture
-def q(make: Make) -> WorkQueue:
+def q(make: Queues) -> WorkQueue:
     return make()
 
 
-def out(q: WorkQueue, worker: Any = None) -> Lease:
-    lease = q.start(worker)
+def out(q: WorkQueue, worker: Any = None, **more: Any) -> Lease:
+    lease = q.start(worker, **more)
     assert lease is not None
     return lease
-
-
-def last(q: WorkQueue) -> tuple[str, str | None, str | None]:
-    """What the last entry says was asked, by whom and why."""
-    entry = list(q.entries())[-1]
-    return entry.do, entry.by, entry.why
 
 
 def test_a_new_queue_is_empty_and_open(q: WorkQueue) -> None:
@@ -88,13 +62,12 @@ def test_a_new_queue_is_empty_and_open(q: WorkQueue) -> None:
         "open",
         "running",
     )
-    assert q.policy == Policy(None, None, Retry(3, 3, None), None)
+    assert q.policy == Policy(retry=Retry(max_attempts=3, max_redrives=3, max_releases=None))
     assert (q.task("a"), q.dead_letters(), q.parked(), q.start()) == (None, [], [], None)
     assert q.clock_behind == timedelta()
-    assert last(q) == ("open", None, None)
 
 
-def test_every_queue_has_an_id_of_its_own(make: Make) -> None:
+def test_every_queue_has_an_id_of_its_own(make: Queues) -> None:
     """It is part of the history."""
     ids = {make().state.queue for _ in range(5)}
     assert len(ids) == 5
@@ -138,7 +111,7 @@ def test_enqueueing_again_answers_the_task_as_it_stands(q: WorkQueue) -> None:
     assert done.status is S.SUCCEEDED
     for other in ({"payload": [2]}, {"payload": payload, "after": ["b"]}):
         with pytest.raises(OtherContent):
-            q.enqueue("a", **other)  # type: ignore[arg-type]
+            q.enqueue("a", **other)
     assert q.state.seq == seq
 
 
@@ -160,7 +133,7 @@ def test_a_batch_answers_one_task_for_each_that_was_asked(q: WorkQueue) -> None:
     assert q.state.seq == seq
 
 
-def test_a_batch_is_admitted_whole_or_not_at_all(make: Make) -> None:
+def test_a_batch_is_admitted_whole_or_not_at_all(make: Queues) -> None:
     """For every kind of refusal, and the ids in it stay free."""
     q = make(capacity=Capacity(3))
     q.enqueue("old", "x")
@@ -230,7 +203,7 @@ def test_any_text_can_be_an_error(q: WorkQueue) -> None:
     assert task.error == "lost \\ud800"
     assert type(task.error) is str
     assert q.cancel("a", error=Words("old"), why=Words("tired \ud800")).error == "old"
-    assert last(q) == ("cancel", None, "tired \\ud800")
+    assert [*q.entries()][-1].why == "tired \\ud800"
 
 
 def test_complete_and_start_hands_out_the_next(q: WorkQueue) -> None:
@@ -252,7 +225,7 @@ def test_complete_and_start_hands_out_the_next(q: WorkQueue) -> None:
             q.complete_and_start(stale)
 
 
-def test_complete_and_start_is_refused_whole(make: Make) -> None:
+def test_complete_and_start_is_refused_whole(make: Queues) -> None:
     """Where the worker may not start, the task is not completed either."""
     q = make(pool=["w", "v"])
     q.enqueue("a")
@@ -261,6 +234,8 @@ def test_complete_and_start_is_refused_whole(make: Make) -> None:
     stranger = Lease(lease.id, "a", None, 1, "x", None)
     with pytest.raises(UnknownWorker):
         q.complete_and_start(stranger)
+    with pytest.raises(StaleLease):
+        q.complete_and_start(lease.id + 1)
     assert q.state is state
     assert q.complete_and_start(lease.id) is None
 
@@ -285,23 +260,71 @@ def test_what_a_person_asks(q: WorkQueue) -> None:
     with pytest.raises(StaleLease):
         q.cancel("a", lease=lease.id + 1)
     assert q.cancel("a", lease=lease).status is S.CANCELLED
-    for ask, refusal in [
-        (lambda: q.redrive("a"), WrongStatus),
-        (lambda: q.cancel("a"), WrongStatus),
-        (lambda: q.restore("b"), WrongStatus),
-        (lambda: q.redrive("x"), UnknownTask),
-        (lambda: q.cancel("x"), UnknownTask),
-        (lambda: q.restore("x"), UnknownTask),
-    ]:
-        with pytest.raises(refusal):
-            ask()
+    for name, refusal in (("b", WrongStatus), ("x", UnknownTask)):
+        for ask in (q.redrive, q.restore, q.resolve):
+            with pytest.raises(refusal):
+                ask(name)
+    with pytest.raises(UnknownTask):
+        q.cancel("x")
+    task = q.resolve("a")
+    assert (task.status, task.ended) == (S.SUCCEEDED, q.state.at)
+    with pytest.raises(WrongStatus):
+        q.cancel("a")
+    assert q.redrive_all() == []
+
+
+def test_a_bulk_redrive_answers_the_tasks_that_it_means(q: WorkQueue) -> None:
+    """In the order of their death; the others stay where they are."""
+    for name in "abc":
+        q.enqueue(name)
+    for error in ("HTTP 503", "no such file", "HTTP 502"):
+        q.fail(out(q), error, kind="permanent")
+    tasks = q.redrive_all(Select(how="prefix", error="HTTP"), why="it is back")
+    assert [(task.id, task.status, task.redrives) for task in tasks] == [
+        ("a", S.READY, 1),
+        ("c", S.READY, 1),
+    ]
     seq = q.state.seq
-    for ask in (q.reopen, q.close, q.close, q.reopen, q.reopen):
-        assert ask() is None  # type: ignore[func-returns-value]
-    assert q.state.seq == seq + 2
+    assert q.redrive_all(Select(tasks=["a", "x"])) == []
+    assert q.state.seq == seq
+    assert [task.id for task in q.redrive_all()] == ["b"]
 
 
-def test_parked_tasks_wait_for_a_person(make: Make) -> None:
+def test_what_already_holds_is_answered_yes(q: WorkQueue) -> None:
+    """And writes nothing, however often it is asked."""
+    seq = q.state.seq
+    for ask in (q.reopen, q.close, q.close, q.reopen, q.resume, q.pause, q.pause, q.resume):
+        ask()
+    assert q.state.seq == seq + 4
+    assert q.reconfigure(retry=Retry()) == q.policy
+    assert q.state.seq == seq + 4
+
+
+def test_a_paused_queue_hands_nothing_out(q: WorkQueue) -> None:
+    """Until it is resumed; work that is out may end."""
+    q.enqueue("a")
+    q.enqueue("b")
+    lease = out(q)
+    q.pause()
+    assert q.start() is None
+    q.complete(lease)
+    q.resume()
+    assert out(q).task == "b"
+
+
+def test_reconfigure_changes_the_parts_that_are_given(q: WorkQueue) -> None:
+    """It answers the policy from then on; a part that is none is a bad value."""
+    policy = q.reconfigure(capacity=Capacity(0), lease_for=5)
+    assert policy == q.policy == Policy(Capacity(0), lease_for=timedelta(seconds=5))
+    with pytest.raises(QueueFull):
+        q.enqueue("a")
+    assert q.reconfigure(capacity=None).lease_for == timedelta(seconds=5)
+    for bad in ({"mood": "good"}, {"capacity": 5}, {"pool": "abc"}, {"lease_for": -1}):
+        with pytest.raises(BadValue):
+            q.reconfigure(**bad)
+
+
+def test_parked_tasks_wait_for_a_person(make: Queues) -> None:
     """They are no dead letters; what they block is."""
     q = make(retry=Retry(max_attempts=1, max_redrives=0))
     q.enqueue("a")
@@ -311,20 +334,20 @@ def test_parked_tasks_wait_for_a_person(make: Make) -> None:
     assert q.dead_letters() == [DeadLetter("b", S.BLOCKED, "blocked by a", "a")]
 
 
-def test_tick_carries_out_what_is_due(make: Make) -> None:
+def test_tick_carries_out_what_is_due(make: Queues) -> None:
     """Here: what retention lets go; with nothing due it writes nothing."""
     q = make(retention=Retention(1))
     for name in "abc":
         q.enqueue(name)
         q.cancel(name)
-    assert q.tick() is None  # type: ignore[func-returns-value]
+    q.tick()
     assert [task.id for task in q.state.tasks()] == ["c"]
     seq = q.state.seq
     q.tick()
     assert q.state.seq == seq
 
 
-def test_workers(make: Make) -> None:
+def test_workers(make: Queues) -> None:
     """One task for each; who is not in a fixed pool may not start, nor may nobody."""
     q = make(pool=["w"])
     q.enqueue("a")
@@ -371,86 +394,3 @@ def test_what_is_no_lease_is_a_bad_value(lease: Any, q: WorkQueue) -> None:
         with pytest.raises(BadValue):
             q.cancel("a", lease=lease)
     assert q.state is state
-
-
-# Who asked, and why.
-
-
-def test_who_asked_is_told_in_the_log(make: Make) -> None:
-    """The worker that starts or holds the lease, if nobody else is told; or who was named."""
-    q = make()
-    q.enqueue("a")
-    assert last(q) == ("enqueue", None, None)
-    lease = out(q, "w")
-    assert last(q) == ("start", "w", None)
-    q.release(lease)
-    assert last(q) == ("release", "w", None)
-    q.fail(out(q, "w").id, "x")
-    assert last(q) == ("fail", "w", None)
-    q.enqueue("b")
-    following = q.complete_and_start(out(q, "v"))
-    assert last(q) == ("complete_and_start", "v", None)
-    q.cancel("b", lease=following)
-    assert last(q)[:2] == ("cancel", "v")
-    q.complete(out(q))
-    assert last(q) == ("complete", None, None)
-    q.enqueue("c", by="ann")
-    assert last(q) == ("enqueue", "ann", None)
-    q.fail(out(q, "w"), by="bob")
-    assert last(q) == ("fail", "bob", None)
-
-
-def test_a_handle_may_say_who_asks(make: Make) -> None:
-    """For all that is asked through it, unless the call says otherwise."""
-    q = make(by="cron")
-    assert last(q) == ("open", "cron", None)
-    q.enqueue("a")
-    q.start("w")
-    assert last(q) == ("start", "cron", None)
-    q.cancel("a", by="ann")
-    assert last(q) == ("cancel", "ann", None)
-
-
-def test_why_is_told_in_the_log(q: WorkQueue) -> None:
-    """What an operator says about it, whatever it is."""
-    q.enqueue("a")
-    for ask in (
-        lambda why: q.cancel("a", why=why),
-        lambda why: q.restore("a", why=why),
-        lambda why: q.close(why=why),
-        lambda why: q.reopen(why=why),
-    ):
-        ask("so \u2028\n")
-        assert last(q)[2] == "so \u2028\n"
-    q.fail(out(q), kind="permanent")
-    q.redrive("a", why="\ud800", by="ann")
-    assert last(q) == ("redrive", "ann", "\\ud800")
-    q.cancel("a")
-    assert last(q)[2] is None
-
-
-@pytest.mark.parametrize("bad", ["", "a\n", "\ud800", 7, b"x", "x" * 513, ["a"], True])
-def test_by_is_a_name_and_why_a_text(bad: Any, make: Make, tmp_path: Path) -> None:
-    """Refused before anything changes: a line that cannot be read again is never written."""
-    q = make()
-    q.enqueue("a")
-    state = q.state
-    asks: list[Callable[[], Any]] = [
-        lambda: q.enqueue("b", by=bad),
-        lambda: q.start("w", by=bad),
-        lambda: q.enqueue_all([Enqueue("b")], by=bad),
-        lambda: q.tick(by=bad),
-        lambda: q.cancel("a", by=bad),
-    ]
-    if not isinstance(bad, str):
-        asks += [
-            lambda: q.cancel("a", why=bad),
-            lambda: q.close(why=bad),
-            lambda: q.close(why=[bad]),  # type: ignore[arg-type]
-        ]
-    for ask in asks:
-        with pytest.raises(BadValue):
-            ask()
-        assert q.state is state
-    with pytest.raises(BadValue):
-        make(by=bad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -12,7 +13,7 @@ from eventq.cli.show import emit
 from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
 from eventq.storage.errors import HandleFinished, LinesLost, LogDamaged, LogNewer, NotAQueue
 
-__all__ = ["EXITS", "FAILURES", "Exit", "NoSuchEntry", "code_of", "complain"]
+__all__ = ["EXITS", "FAILURES", "Drifted", "Exit", "NoSuchEntry", "code_of", "complain"]
 
 
 class Exit(IntEnum):
@@ -36,7 +37,7 @@ Exit codes; where several would do, the highest:
   0  fine
   2  usage: a wrong option, or no queue at this place
   3  refused: the queue says no, or has no such task or entry; nothing changed
-  4  run: dead letters are left
+  4  run: dead letters are left; dlq --check: the condition holds
   5  run: only a person can move the rest
   6  could not be read, written or checked: permissions, disk, a newer format
   7  verify: not legal; the log tells what the rules would not do
@@ -55,6 +56,22 @@ class NoSuchEntry(EventqError, LookupError):
         self.seq = seq
 
 
+_TOLD = 20
+"""How many changes since a plan are told; the rest is counted."""
+
+
+class Drifted(EventqError, RuntimeError):
+    """The queue does not stand any more as a plan takes it to stand. Nothing was done."""
+
+    def __init__(self, changes: Sequence[str]) -> None:
+        super().__init__("the plan does not fit any more, and nothing was done: make a new one")
+        self.changes = list(changes)
+        for change in changes[:_TOLD]:
+            self.add_note(change)
+        if len(changes) > _TOLD:
+            self.add_note(f"and {len(changes) - _TOLD:,} more")
+
+
 _CODES: tuple[tuple[type[Exception], Exit, str], ...] = (
     (LogDamaged, Exit.DAMAGED, "log_damaged"),
     (LinesLost, Exit.NOT_COMPLETE, "lines_lost"),
@@ -62,6 +79,7 @@ _CODES: tuple[tuple[type[Exception], Exit, str], ...] = (
     (LogNewer, Exit.NOT_CHECKED, "log_newer"),
     (NotAQueue, Exit.USAGE, "not_a_queue"),
     (FlowError, Exit.USAGE, "bad_flow"),
+    (Drifted, Exit.REFUSED, "drifted"),
     (NoSuchEntry, Exit.REFUSED, "no_such_entry"),
     (HandleFinished, Exit.NOT_CHECKED, "handle_finished"),
     (Refusal, Exit.REFUSED, "refused"),
@@ -70,7 +88,7 @@ _CODES: tuple[tuple[type[Exception], Exit, str], ...] = (
 )
 """The first that fits counts. The names are those of `--json`; a refusal has its own."""
 
-_FACTS = ("task", "status", "lease", "seq", "file", "line", "byte", "lost", "cycle")
+_FACTS = ("task", "status", "lease", "seq", "file", "line", "byte", "lost", "cycle", "changes")
 """What an error may know, and `--json` tells, by the names of its attributes."""
 
 

@@ -7,6 +7,7 @@ cancelled a task, and what has become of one that was forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def _running(step: Step) -> str:
     lease = step.lease
     assert lease is not None
     who = "nobody named" if lease.worker is None else lease.worker
-    return f"is running under lease {lease.id}, attempt {lease.attempt}, by {who}"
+    ends = "" if lease.expires is None else f", until {when(lease.expires)}"
+    return f"is running under lease {lease.id}, attempt {lease.attempt}, by {who}{ends}"
 
 
 def _ready(step: Step) -> str:
@@ -96,9 +98,26 @@ def headline(answer: Why, life: Life | None) -> str:
         return f"{first.task} {clause}"
     if first.kind is Kind.BLOCKED:
         return f"{first.task} is blocked by {root.task}, which {clause}"
-    if len(answer.steps) == 2:
-        return f"{first.task} needs {root.task}, which {clause}"
-    return f"{first.task} needs {first.on}, which waits for {root.task}, which {clause}"
+    links = [_link(first)]
+    if len(answer.steps) > 2:
+        last = answer.steps[-2]
+        if last.key is None:
+            links.append(f"waits for {root.task}")
+        elif len(answer.steps) == 3:
+            links.append(_link(last, named=False))
+        else:
+            links += [f"waits for {last.task}", _link(last, named=False)]
+    return f"{', which '.join((*links, clause))}"
+
+
+def _link(step: Step, *, named: bool = True) -> str:
+    """What the task of this step waits for: the next one of the chain."""
+    name = f"{step.task} " if named else ""
+    if step.kind is Kind.BEHIND:
+        return f"{name}is behind {step.on} of key {step.key}"
+    if step.kind is Kind.SHUT:
+        return f"{name}waits for its key {step.key}, which is shut by {step.on}"
+    return f"{name}needs {step.on}"
 
 
 # What to type next.
@@ -126,6 +145,15 @@ def _cancelled(answer: Why) -> Iterator[str]:
 
 def _wait(answer: Why) -> Iterator[str]:
     yield typed("history", answer.root.task)
+    lease, due = answer.root.lease, answer.root.until
+    if lease is not None:
+        due = lease.expires
+    if due is not None and due <= datetime.now(UTC):
+        yield typed("tick")
+
+
+def _paused(answer: Why) -> Iterator[str]:
+    yield typed("resume", why=True)
 
 
 _NEXT: dict[Kind, str | Callable[[Why], Iterator[str]]] = {
@@ -136,7 +164,7 @@ _NEXT: dict[Kind, str | Callable[[Why], Iterator[str]]] = {
     Kind.RUNNING: _wait,
     Kind.UNTIL: _wait,
     Kind.UNASKED: "let a worker ask: q.start(), or eventq run",
-    Kind.PAUSED: "resume the queue",
+    Kind.PAUSED: _paused,
     Kind.SUCCEEDED: _wait,
 }
 
@@ -175,10 +203,10 @@ def explain(task: str, at: int | None, queue: Path, as_json: bool) -> None:
     chain that leads to it. A finished task tells how it ended; a forgotten one is found in the
     log. Exits 3 for an id that was never enqueued.
 
-    --json: one object with seq (the state's), task, kind (needs, missing, until, running, paused,
-    unasked, blocked, dead, parked, succeeded, cancelled, unknown), root, message, steps (the chain:
-    task, status, kind, on, needs, ahead, reason, error, until, lease, worker) and ended (the event
-    that ended the root's last life, or null).
+    --json: one object with seq (the state's), task, kind (needs, missing, until, behind, shut,
+    running, paused, unasked, blocked, dead, parked, succeeded, cancelled, unknown), root, message,
+    steps (the chain: task, status, kind, on, needs, key, ahead, reason, error, until, lease,
+    worker, expires) and ended (the event that ended the root's last life, or null).
     """
     if at is None:
         with WorkQueue.open(queue, read_only=True) as q:
@@ -216,13 +244,19 @@ def _facts(step: Step) -> dict[str, Any]:
         "kind": step.kind,
         "on": step.on,
         "needs": list(step.needs),
+        "key": step.key,
         "ahead": step.ahead,
         "reason": step.reason,
         "error": step.error,
-        "until": None if step.until is None else moment(step.until),
+        "until": _moment(step.until),
         "lease": None if step.lease is None else step.lease.id,
         "worker": None if step.lease is None else step.lease.worker,
+        "expires": _moment(step.lease.expires if step.lease else None),
     }
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else moment(at)
 
 
 def _show_chain(screen: Screen, answer: Why) -> None:
@@ -235,7 +269,10 @@ def _show_chain(screen: Screen, answer: Why) -> None:
         screen.line(screen.cut(f"  {first.task} also needs {listed}{more}", LONG))
     if len(answer.steps) < 3:
         return
-    links = [f"{step.task} ({step.status}) needs {step.on}" for step in answer.steps[:-1]]
+    links = [
+        _link(step).replace(step.task, f"{step.task} ({step.status})", 1)
+        for step in answer.steps[:-1]
+    ]
     between = len(links) - 2 * LINKS
     if screen.terminal and between > 1:
         links[LINKS:-LINKS] = [f"... {between:,} more links ..."]

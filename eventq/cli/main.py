@@ -21,8 +21,10 @@ from eventq.cli.exits import EXITS, FAILURES, Exit, code_of, complain
 from eventq.cli.explain import explain
 from eventq.cli.inert import inert
 from eventq.cli.letters import dlq
-from eventq.cli.operate import cancel, close, redrive, reopen, restore
+from eventq.cli.operate import cancel, close, pause, reopen, resolve, restore, resume, tick
 from eventq.cli.past import history, log
+from eventq.cli.reconfigure import reconfigure
+from eventq.cli.redrive import redrive
 from eventq.cli.run import run
 from eventq.cli.show import emit
 from eventq.cli.status import at, status
@@ -86,10 +88,15 @@ for _command in (
     log,
     at,
     redrive,
+    resolve,
     cancel,
     restore,
+    pause,
+    resume,
     close,
     reopen,
+    reconfigure,
+    tick,
     verify,
     head,
     snapshot,

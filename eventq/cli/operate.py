@@ -1,10 +1,12 @@
-"""The operators' commands: redrive, cancel, restore, close, reopen. Each says why, in the log."""
+"""The operators' commands on tasks and on the whole queue. Each but `tick` says why, in the log."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -23,13 +25,25 @@ from eventq.cli.options import (
     why_option,
 )
 from eventq.cli.show import Screen, emit
+from eventq.core.events import Died, Event, Expired, Forgotten, Parked, Readied
 
-__all__ = ["cancel", "close", "redrive", "reopen", "restore"]
+__all__ = [
+    "cancel",
+    "close",
+    "open_queue",
+    "pause",
+    "reject",
+    "reopen",
+    "resolve",
+    "restore",
+    "resume",
+    "tick",
+]
 
 S = Status
 
 
-def _open(queue: Path, by: str | None) -> WorkQueue:
+def open_queue(queue: Path, by: str | None) -> WorkQueue:
     """The queue for writing; one that is not there is not made."""
     log_of(queue)
     return WorkQueue.open(queue, by=operator() if by is None else by)
@@ -57,41 +71,35 @@ def _each(
             else:
                 screen.line(f"{task.id} is {task.status} now")
     if refused:
-        click.get_current_context().exit(Exit.REFUSED)
+        reject()
+
+
+def reject() -> NoReturn:
+    """End the command: something was refused, and told."""
+    click.get_current_context().exit(Exit.REFUSED)
 
 
 @click.command(
     epilog=examples(
-        'eventq redrive fetch --queue nightly --why "the server is back"',
-        'eventq redrive --all --queue nightly --why "the server is back"',
+        'eventq resolve fetch --queue nightly --why "copied by hand"',
     )
 )
-@task_argument("tasks", many=True, required=False, among=(S.DEAD, S.PARKED))
-@click.option("--all", "every", is_flag=True, help="Every task that is DEAD now; no parked one.")
+@task_argument("tasks", many=True, among=(S.DEAD, S.PARKED, S.CANCELLED))
 @why_option
 @by_option
 @queue_option
 @json_option
-def redrive(
-    tasks: tuple[str, ...], every: bool, why: str, by: str | None, queue: Path, as_json: bool
-) -> None:
-    """Give DEAD or PARKED tasks fresh attempts.
+def resolve(tasks: tuple[str, ...], why: str, by: str | None, queue: Path, as_json: bool) -> None:
+    """Say that a person did DEAD, PARKED or CANCELLED tasks by hand.
 
-    What they blocked waits for them again. Each task is an entry of its own: the order is that of
-    TASK..., or that of their deaths with --all. Exits 3 if any of them was refused; the others are
-    redriven all the same.
+    They have succeeded then, without a result, and what needs them goes on. Exits 3 if any was
+    refused; the others are resolved all the same.
 
-    --json: for each task redriven a line with task and its new status; for each one refused an
+    --json: for each task resolved a line with task and its new status; for each one refused an
     error on stderr.
     """
-    if every == bool(tasks):
-        raise click.UsageError("name the tasks to redrive, or say --all")
-    with _open(queue, by) as q:
-        if every:
-            tasks = tuple(one.id for one in q.dead_letters() if one.status is S.DEAD)
-            if not tasks and not as_json:
-                Screen().line("no task is dead")
-        _each(q, "redrive", lambda name: q.redrive(name, why=why), tasks, as_json)
+    with open_queue(queue, by) as q:
+        _each(q, "resolve", lambda name: q.resolve(name, why=why), tasks, as_json)
 
 
 @click.command(
@@ -114,7 +122,7 @@ def cancel(tasks: tuple[str, ...], why: str, by: str | None, queue: Path, as_jso
     --json: for each task cancelled a line with task and its new status; for each one refused an
     error on stderr.
     """
-    with _open(queue, by) as q:
+    with open_queue(queue, by) as q:
         _each(q, "cancel", lambda name: q.cancel(name, why=why), tasks, as_json)
 
 
@@ -137,22 +145,21 @@ def restore(tasks: tuple[str, ...], why: str, by: str | None, queue: Path, as_js
     --json: for each task restored a line with task and its new status; for each one refused an
     error on stderr.
     """
-    with _open(queue, by) as q:
+    with open_queue(queue, by) as q:
         _each(q, "restore", lambda name: q.restore(name, why=why), tasks, as_json)
 
 
-def _admission(q: WorkQueue, do: Callable[[], None], word: str, as_json: bool) -> None:
-    """Close or reopen, and say whether it was so already."""
-    before = q.state.admission
+def _switch(q: WorkQueue, part: str, do: Callable[[], None], word: str, as_json: bool) -> None:
+    """Close or pause, or the way back, and say whether it was so already."""
+    before = getattr(q.state, part)
     do()
-    after = q.state.admission
+    after = getattr(q.state, part)
+    changed = before != after
     if as_json:
-        emit({"admission": after, "changed": before != after})
+        emit({part: after, "changed": changed})
     else:
-        already = "" if before != after else " already"
-        Screen().line(
-            f"the queue {'is' if before != after else 'was'} {word} to new tasks{already}"
-        )
+        already = "" if changed else " already"
+        Screen().line(f"the queue {'is' if changed else 'was'} {word}{already}")
 
 
 @click.command(epilog=examples('eventq close --queue nightly --why "we move to another machine"'))
@@ -165,8 +172,8 @@ def close(why: str, by: str | None, queue: Path, as_json: bool) -> None:
 
     --json: one object with admission ("closed") and changed.
     """
-    with _open(queue, by) as q:
-        _admission(q, lambda: q.close(why=why), "closed", as_json)
+    with open_queue(queue, by) as q:
+        _switch(q, "admission", lambda: q.close(why=why), "closed to new tasks", as_json)
 
 
 @click.command(
@@ -184,5 +191,88 @@ def reopen(why: str, by: str | None, queue: Path, as_json: bool) -> None:
 
     --json: one object with admission ("open") and changed.
     """
-    with _open(queue, by) as q:
-        _admission(q, lambda: q.reopen(why=why), "open", as_json)
+    with open_queue(queue, by) as q:
+        _switch(q, "admission", lambda: q.reopen(why=why), "open to new tasks", as_json)
+
+
+@click.command(epilog=examples('eventq pause --queue nightly --why "the server is down"'))
+@why_option
+@by_option
+@queue_option
+@json_option
+def pause(why: str, by: str | None, queue: Path, as_json: bool) -> None:
+    """Hand nothing out; what is due goes on, and what runs may end. Pausing twice is harmless.
+
+    --json: one object with dispatch ("paused") and changed.
+    """
+    with open_queue(queue, by) as q:
+        _switch(q, "dispatch", lambda: q.pause(why=why), "paused: it hands nothing out", as_json)
+
+
+@click.command(
+    epilog=examples(
+        'eventq pause --queue nightly --why "the server is down"',
+        'eventq resume --queue nightly --why "the server is back"',
+    )
+)
+@why_option
+@by_option
+@queue_option
+@json_option
+def resume(why: str, by: str | None, queue: Path, as_json: bool) -> None:
+    """Hand out again. Resuming twice is harmless.
+
+    --json: one object with dispatch ("running") and changed.
+    """
+    with open_queue(queue, by) as q:
+        _switch(q, "dispatch", lambda: q.resume(why=why), "running: it hands out", as_json)
+
+
+@click.command(
+    epilog=examples("eventq tick --queue nightly", "eventq tick --queue nightly --by cron")
+)
+@by_option
+@queue_option
+@json_option
+def tick(by: str | None, queue: Path, as_json: bool) -> None:
+    """Carry out all that is due: leases that ran out, delays that ended, retention.
+
+    A worker that asks for a task does so too; this is for a queue that nobody asks. Where nothing
+    is due nothing is written.
+
+    --json: one object with entries (how many were written), expired, readied (delays that ended),
+    dead, parked and forgotten: how many tasks.
+    """
+    told: Counter[type[Event]] = Counter()
+    entries = 0
+    with open_queue(queue, by) as q:
+        while True:
+            before = q.state.seq
+            q.tick()
+            found = [entry for entry in q.entries(before + 1) if entry.do == "tick"]
+            if not found:
+                break
+            entries += len(found)
+            for entry in found:
+                expired = {e.task for e in entry.events if isinstance(e, Expired)}
+                told.update(
+                    type(event)
+                    for event in entry.events
+                    if not (isinstance(event, Readied) and event.task in expired)
+                )
+    number = {name: told[kind] for name, kind in TICKED.items()}
+    if as_json:
+        emit({"entries": entries, **number})
+        return
+    said = [f"{many:,} {name}" for name, many in number.items() if many]
+    Screen().line(", ".join(said) or "nothing is due")
+
+
+TICKED: dict[str, type[Event]] = {
+    "expired": Expired,
+    "readied": Readied,
+    "dead": Died,
+    "parked": Parked,
+    "forgotten": Forgotten,
+}
+"""What a tick tells of, by the word for it."""

@@ -11,6 +11,7 @@ import shlex
 import unicodedata
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,10 +23,14 @@ from eventq import State, WorkQueue
 from eventq.core.errors import EventqError, Refusal, UnknownTask
 from eventq.core.lifecycle import FINISHED, Status
 from eventq.core.values import check_name
+from eventq.queries.condition import age
 from eventq.storage.errors import NotAQueue
 from eventq.storage.segments import find_segments
 
 __all__ = [
+    "AGE",
+    "NOTHING",
+    "OrNothing",
     "by_option",
     "examples",
     "json_option",
@@ -33,6 +38,7 @@ __all__ = [
     "near",
     "operator",
     "queue_option",
+    "said",
     "task_argument",
     "typed",
     "unknown",
@@ -60,20 +66,57 @@ by_option = click.option(
 )
 
 
-def _said(context: click.Context, option: click.Parameter, why: str) -> str:
-    if not why.strip():
+def said(context: click.Context, option: click.Parameter, why: str | None) -> str | None:
+    """A callback: a reason that says something."""
+    if why is not None and not why.strip():
         raise click.BadParameter("say why: the log keeps it for whoever asks later")
     return why
 
 
 why_option = click.option(
-    "--why", required=True, metavar="TEXT", callback=_said, help="Why, for the log."
+    "--why", required=True, metavar="TEXT", callback=said, help="Why, for the log."
 )
 
 
 def examples(*lines: str) -> str:
     """The epilog of a command: commands that work as they are written."""
     return "\n".join(("Examples:", "", "\b", *(f"  {line}" for line in lines)))
+
+
+# Values.
+
+
+class _Age(click.ParamType[Any]):
+    """A length of time: a number with its unit."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return age(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+AGE = _Age()
+
+NOTHING: Any = type("Nothing", (), {"__repr__": lambda _: "none"})()
+"""What the word `none` stands for: an option that was not given is None."""
+
+
+class OrNothing(click.ParamType[Any]):
+    """A value of another kind, or the word `none`."""
+
+    def __init__(self, kind: click.ParamType[Any]) -> None:
+        self._kind = kind
+        self.name = f"{kind.name} or none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value is NOTHING or value == "none":
+            return NOTHING
+        return self._kind.convert(value, param, ctx)
 
 
 # Tasks.
@@ -165,11 +208,11 @@ def log_of(path: Path) -> Path:
     return log
 
 
-def typed(verb: str, *rest: str, why: bool = False) -> str:
-    """The command line to type next, for the queue of this one."""
+def typed(verb: str, *rest: str, more: Iterable[str] = (), why: bool = False) -> str:
+    """The command line to type next, for the queue of this one; `more` are options."""
     context = click.get_current_context()
     words = list(map(_quoted, rest))
-    options = []
+    options = list(map(_quoted, more))
     if context.get_parameter_source("queue") is not ParameterSource.ENVIRONMENT:
         options += ["--queue", _quoted(str(context.params["queue"]))]
     if why:

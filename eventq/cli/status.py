@@ -24,6 +24,7 @@ from eventq.cli.options import (
 )
 from eventq.cli.show import Column, Screen, ago, emit, span, when
 from eventq.cli.standing import Standing, standing
+from eventq.cli.waiting import delayed_facts, delayed_words, key_facts, show_keys
 from eventq.cli.wording import counted, policy_words
 from eventq.core.record import DeadLetter, Record
 from eventq.storage.codec import decode
@@ -78,6 +79,8 @@ def _queue_facts(state: State, now: Standing) -> dict[str, Any]:
         "at": None if state.at is None else moment(state.at),
         "admission": state.admission,
         "dispatch": state.dispatch,
+        "delayed": delayed_facts(state),
+        "keys": key_facts(state),
         "policy": unstructure(state.policy),
         "counts": {status.value: number for status, number in now.counts.items()},
         "dead": ids(now.dead),
@@ -94,6 +97,7 @@ def _running_facts(lease: Lease, begun: datetime | None, age: float | None) -> d
         "task": lease.task,
         "worker": lease.worker,
         "attempt": lease.attempt,
+        "expires": None if lease.expires is None else moment(lease.expires),
         "since": None if begun is None else moment(begun),
         "age": age,
     }
@@ -102,7 +106,13 @@ def _running_facts(lease: Lease, begun: datetime | None, age: float | None) -> d
 # As text.
 
 
-def _show_queue(screen: Screen, state: State, now: Standing, more: list[tuple[str, str]]) -> None:
+def _show_queue(
+    screen: Screen,
+    state: State,
+    now: Standing,
+    more: list[tuple[str, str]],
+    clock: datetime | None = None,
+) -> None:
     total = sum(now.counts.values())
     each = ", ".join(f"{number:,} {status}" for status, number in now.counts.items() if number)
     admits = "admitted" if state.admission == "open" else "not admitted: the queue is closed"
@@ -112,6 +122,7 @@ def _show_queue(screen: Screen, state: State, now: Standing, more: list[tuple[st
             ("tasks", f"{total:,}: {each}" if each else "none"),
             ("new tasks", admits),
             ("hands out", paused),
+            ("delayed", delayed_words(state, clock)),
             ("policy", policy_words(state.policy)),
             *more,
             ("queue", state.queue),
@@ -166,9 +177,11 @@ def status(queue: Path, as_json: bool) -> None:
     Exits 0 whatever it shows.
 
     --json: one object with queue (its id), seq, head (SEQ:HASH), at (the time of the last entry),
-    clock_behind (seconds), admission, dispatch, policy, counts, running (lease, task, worker,
-    attempt, since, age in seconds), dead and parked (task, reason), blocked (by root), cancelled
-    (those that others need) and missing (ids that nobody has enqueued, and what needs them).
+    clock_behind (seconds), admission, dispatch, delayed (count; next, the time when the first of
+    them, task, is due), keys (those held: key, task, status, shut, waiting), policy, counts,
+    running (lease, task, worker, attempt, expires, since, age in seconds), dead and parked (task,
+    reason), blocked (by root), cancelled (those that others need) and missing (ids that nobody has
+    enqueued, and what needs them).
     """
     with WorkQueue.open(queue, read_only=True) as q:
         state, head = q.state, q.head
@@ -201,6 +214,7 @@ def status(queue: Path, as_json: bool) -> None:
             ("head", screen.cut(f"{head[0]}:{head[1]}", 60)),
             ("clock off", off),
         ],
+        clock,
     )
     if now.elsewhere:
         screen.line()
@@ -211,17 +225,19 @@ def status(queue: Path, as_json: bool) -> None:
                 Column("TRY", right=True),
                 Column("WORKER", gives=True),
                 Column("FOR"),
+                Column("EXPIRES"),
             ],
-            [
-                (one.task, str(one.id), str(one.attempt), _worker(one), span(clock - begun[one.id]))
-                for one in now.elsewhere
-            ],
+            [_running_row(one, begun[one.id], clock) for one in now.elsewhere],
         )
+    show_keys(screen, state)
     _show_by_hand(screen, now)
 
 
-def _worker(lease: Lease) -> str:
-    return "-" if lease.worker is None else str(lease.worker)
+def _running_row(lease: Lease, begun: datetime, clock: datetime) -> tuple[str, ...]:
+    worker = "-" if lease.worker is None else str(lease.worker)
+    expires = "never" if lease.expires is None else ago(lease.expires, clock)
+    number, attempt = str(lease.id), str(lease.attempt)
+    return lease.task, number, attempt, worker, span(clock - begun), expires
 
 
 TASKS = (
@@ -239,7 +255,10 @@ def _task_row(state: State, record: Record) -> tuple[str, ...]:
     more = state.reason(task.task) or record.error or ""
     if record.lease is not None:
         worker = "" if record.worker is None else f", {record.worker}"
-        more = f"lease {record.lease}{worker}"
+        ends = "" if record.expires is None else f", until {when(record.expires)}"
+        more = f"lease {record.lease}{worker}{ends}"
+    elif record.until is not None:
+        more = f"until {when(record.until)}{f': {more}' if more else ''}"
     tries = f"{record.attempt}{limit}"
     return task.task, record.status, tries, ", ".join(task.after), more
 
@@ -282,6 +301,7 @@ def at(seq: int, task: str | None, queue: Path, as_json: bool) -> None:
     if len(state):
         screen.line()
         screen.table(TASKS, (_task_row(state, record) for record in state.in_order()))
+    show_keys(screen, state)
 
 
 def _show_task(state: State, name: str, as_json: bool) -> None:

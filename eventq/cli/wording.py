@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+from eventq.cli.show import when
 from eventq.core.events import (
     Blocked,
     Cancelled,
@@ -42,6 +44,18 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def _length(much: timedelta) -> str:
+    """A length of time, to the last of its seconds."""
+    seconds = much.total_seconds()
+    if seconds < 60 or not seconds.is_integer():
+        return f"{seconds:.6f}".rstrip("0").rstrip(".") + " s"
+    parts = []
+    for name, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        whole, seconds = divmod(seconds, size)
+        parts += [f"{whole:.0f} {name}"] if whole else []
+    return " ".join(parts)
+
+
 def policy_words(policy: Policy) -> str:
     """What was agreed for a queue."""
     retry, capacity = policy.retry, policy.capacity
@@ -55,12 +69,24 @@ def policy_words(policy: Policy) -> str:
     ]
     if retry.max_releases is not None:
         parts.append(f"at most {counted(retry.max_releases, 'release')} in a row")
+    if (backoff := retry.backoff) is not None:
+        jitter = "" if backoff.jitter == "none" else f" with {backoff.jitter} jitter"
+        wait = f"backs off {_length(backoff.base)} x {backoff.factor:g} ^ attempt{jitter}"
+        parts.append(f"{wait}, at most {_length(backoff.cap)}")
+    if policy.lease_for is not None:
+        parts.append(f"leases for {_length(policy.lease_for)}")
     if capacity is not None:
         parts.append(f"room for {capacity.limit:,} {capacity.counts}")
     if policy.pool is not None:
         parts.append(f"pool {', '.join(map(str, policy.pool)) or 'of nobody'}")
-    if policy.retention is not None:
-        parts.append(f"keeps {policy.retention.count:,} finished")
+    if policy.keys.on_death == "halt":
+        parts.append("a death shuts its key")
+    if (kept := policy.retention) is not None and (kept.count, kept.age) != (None, None):
+        number = "" if kept.count is None else f" {kept.count:,}"
+        age = "" if kept.age is None else f" for {_length(kept.age)}"
+        parts.append(f"keeps{number} finished{age}")
+    if policy.record:
+        parts.append("records refusals")
     return ", ".join(parts)
 
 
@@ -97,9 +123,9 @@ def _failed(event: Failed) -> str:
 EVENTS: dict[type[Event], str | Callable[[Any], str]] = {
     Enqueued: _enqueued,
     Readied: "ready, at the back of the line",
-    Delayed: "delayed until {e.until}",
+    Delayed: lambda e: f"delayed until {when(e.until)}",
     Started: _started,
-    Renewed: "renewed until {e.expires}",
+    Renewed: lambda e: f"renewed until {when(e.expires)}",
     Released: "handed back unworked, to its place in the line",
     Completed: lambda e: _with("succeeded", e.result and f"result {_json(e.result)}"),
     Failed: _failed,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 
 from eventq.contracts.face import Face, Path, whole
-from eventq.core.errors import CycleError, OtherContent, StaleLease, UnknownTask, WrongStatus
+from eventq.core.errors import CycleError, OtherContent, StaleLease, WrongStatus
 from eventq.core.lifecycle import Status
 from eventq.core.policy import Policy, Retry
 from eventq.core.values import check_name
@@ -95,6 +95,6 @@ class WorkQueue(Face):
             return False
         try:
             self._queue.redrive(task)
-        except (UnknownTask, WrongStatus):
+        except WrongStatus:
             return False
         return True

@@ -24,7 +24,7 @@ COUNTED = {
 
 
 def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
-    """Enqueue these, each under its id: all or, raising a refusal, none. Repeats are passed over."""
+    """Enqueue these, each under its id: all, or none and a refusal. Repeats are passed over."""
     new: dict[str, Enqueue] = {}
     for name, task in tasks:
         record = t.now.record(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 __all__ = [
     "REFUSALS",
@@ -29,6 +30,17 @@ __all__ = [
 
 class EventqError(Exception):
     """Whatever eventq raises on purpose."""
+
+    def __reduce__(self) -> Any:
+        """As pools of processes send it: not made anew from its words alone."""
+        return _again, (type(self), self.args, vars(self))
+
+
+def _again(kind: type[EventqError], args: tuple[Any, ...], rest: dict[str, Any]) -> EventqError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(rest)
+    return error
 
 
 class Refusal(EventqError):
@@ -95,9 +107,6 @@ class CycleError(Refusal, ValueError):
             + " needs ".join(shown)
             + "; take one of these dependencies away"
         )
-
-    def __reduce__(self) -> tuple[type[CycleError], tuple[list[str]]]:
-        return type(self), (self.cycle,)
 
 
 class QueueFull(Refusal, queue.Full):

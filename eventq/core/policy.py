@@ -97,15 +97,18 @@ def length(least: timedelta, *, optional: bool = False) -> Any:
     def check(instance: object, attribute: Any, value: object) -> None:
         if optional and value is None:
             return
-        if not isinstance(value, timedelta) or value < least:
+        if not isinstance(value, timedelta) or not least <= value <= A_CENTURY:
             none = " or None" if optional else ""
             raise BadValue(
                 f"{attribute.name} must be a timedelta or seconds, at least "
-                f"{least.total_seconds():g} s{none}, not {value!r}"
+                f"{least.total_seconds():g} s and at most a century{none}, not {value!r}"
             )
 
     return check
 
+
+A_CENTURY = timedelta(days=36525)
+"""The longest time: what is longer, a float of seconds would not give back the same."""
 
 A_MOMENT = timedelta(microseconds=1)
 """The shortest time that the log can tell."""

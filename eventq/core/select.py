@@ -1,6 +1,6 @@
 """Which dead letters a bulk redrive means: a pure choice among the DEAD tasks of a state.
 
-Told by ids, by error, by age or by root, in any combination; whatever is told must hold. PARKED
+Told by ids, by error or by age, in any combination; whatever is told must hold. PARKED
 tasks are never meant: a person must look at each.
 """
 
@@ -70,8 +70,8 @@ def _time(instance: object, attribute: Any, value: object) -> None:
 
 @frozen
 class Select:
-    """`tasks` by their ids; by their last `error`, compared as `how` says; `died_before` and
-    `died_since` a time; `root` itself and nothing else; the `limit` oldest of these. None: any."""
+    """`tasks` by their ids; by their last `error`, compared as `how` says; those that died before
+    or since a time; of all these the `limit` oldest. None: any."""
 
     tasks: tuple[str, ...] | None = field(default=None, converter=_ids, validator=_check_ids)
     how: How = field(default="exact", validator=_how)

@@ -54,9 +54,9 @@ def check_name(what: str, value: object) -> None:
 
 def storable(text: str | None) -> str | None:
     """The text with lone surrogates spelled out, so that a failure can always be recorded."""
-    if type(text) is not str or text.isascii():
+    if not isinstance(text, str) or (type(text) is str and text.isascii()):
         return text
-    return text.encode("utf-8", "backslashreplace").decode()
+    return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 def named(what: str) -> Any:
@@ -135,7 +135,10 @@ def optional_name(instance: object, attribute: Any, value: object) -> None:
 def in_utc(value: object) -> object:
     """A converter: the same moment, told in UTC, as the log does."""
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            raise BadValue(f"{value} is a time that UTC has not") from None
     return value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from datetime import datetime
 from enum import StrEnum
+from itertools import takewhile
 
 from attrs import frozen
 
@@ -31,6 +32,10 @@ class Kind(StrEnum):
     """It needs an id that nobody has enqueued."""
     UNTIL = "until"
     """It is delayed until a stated time."""
+    BEHIND = "behind"
+    """Another task of its key is out, or goes first."""
+    SHUT = "shut"
+    """Its key is held by a DEAD or PARKED task, and the queue halts there."""
     RUNNING = "running"
     """It runs under a lease."""
     PAUSED = "paused"
@@ -68,6 +73,8 @@ class Step:
     """The next task of the chain: of all that keep this one, the one that it leads through."""
     needs: tuple[str, ...] = ()
     """All that it names and that has not succeeded, as written."""
+    key: str | None = None
+    """The key on which it waits."""
     ahead: int = 0
     """How many tasks stand before it in the line."""
     reason: str | None = None
@@ -105,6 +112,7 @@ def why(state: State, task: str) -> Why:
     The chain of a BLOCKED task leads through the first dependency, as written, that is a root or
     BLOCKED. That of a PENDING one leads to the nearest id that nobody has enqueued, since only a
     person can move that; where there is none, through the first dependency that has not succeeded.
+    That of a READY one that its key keeps leads to the task that holds the key, or goes first.
     """
     steps: list[Step] = []
     way = _way_to_missing(state, task)
@@ -161,8 +169,10 @@ def _step(state: State, name: str, onwards: str | None) -> Step:
         on = next(above for above in record.task.after if blocks(state.record(above)))
         return Step(name, status, Kind.BLOCKED, on, _unmet(state, record))
     if status is S.READY:
-        kind = Kind.PAUSED if state.dispatch == "paused" else Kind.UNASKED
-        return Step(name, status, kind, ahead=_ahead(state, record), error=record.error)
+        kind, holder = _in_the_way(state, record)
+        key = None if holder is None else record.task.key
+        ahead = _ahead(state, record) if holder is None else 0
+        return Step(name, status, kind, holder, key=key, ahead=ahead, error=record.error)
     return Step(
         name,
         status,
@@ -174,9 +184,25 @@ def _step(state: State, name: str, onwards: str | None) -> Step:
     )
 
 
+def _in_the_way(state: State, record: Record) -> tuple[Kind, str | None]:
+    """Why this READY task does not run, and the task that keeps it, if one does."""
+    key = record.task.key
+    if key is not None:
+        holder = state.holder(key)
+        if holder is not None and holder.status in (S.DEAD, S.PARKED):
+            if state.policy.keys.on_death == "halt":
+                return Kind.SHUT, holder.task.task
+        elif holder is not None and holder is not record:
+            return Kind.BEHIND, holder.task.task
+        front = state.fronts.get(key)
+        if front is not None and front[2] != record.task.task:
+            return Kind.BEHIND, front[2]
+    return (Kind.PAUSED if state.dispatch == "paused" else Kind.UNASKED), None
+
+
 def _ahead(state: State, record: Record) -> int:
-    """How many tasks stand before this one in the line."""
-    for number, (place, _) in enumerate(state.in_line):
-        if place >= record.mark:
-            return number
-    return len(state.in_line)
+    """How many tasks that can go stand before this one in the line."""
+    lines = [state.in_line]
+    if state.policy.keys.on_death == "open":
+        lines.append(state.behind_dead)
+    return sum(1 for line in lines for _ in takewhile(lambda one: one[0] < record.mark, line))

@@ -109,6 +109,7 @@ EVENTS: dict[type[Event], str] = {
 }
 
 _CLASSES = {name: kind for kind, name in EVENTS.items()}
+_FIELDS = {kind: {field.name for field in fields(cast(Any, kind))} for kind in EVENTS}
 
 
 class NewerVersion(NotALine):
@@ -304,6 +305,8 @@ _read_line = msgspec.json.Decoder(_Line).decode
 def _parsed(line: bytes) -> _Line:
     try:
         entry = _read_line(line)
+        if not line.isascii():
+            line.decode()  # msgspec passes over the bytes of a payload
     except (msgspec.DecodeError, ValueError) as error:
         raise _why_not(line, error) from None
     if entry.v != VERSION:
@@ -375,9 +378,14 @@ def from_plain(wire: dict[str, Any]) -> Event:
     The slow way: `decode` does the same from bytes, and keeps the bytes of a payload.
     """
     rest = dict(wire)
-    kind = _CLASSES.get(rest.pop("type", None))
+    name = rest.pop("type", None)
+    kind = _CLASSES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise NotALine(f"no event is of the type {wire.get('type')!r}")
+        raise NotALine(f"no event is of the type {name!r}")
+    if rest.keys() != _FIELDS[kind]:
+        raise NotALine(f"it has not the fields of {name!r}: {sorted(rest)}")
+    if not isinstance(rest.get("worker"), str | None):
+        raise NotALine(f"its worker is {rest['worker']!r}, which is no name")
     for field in ("payload", "result"):
         if rest.get(field) is not None:
             rest[field] = Json(_to_bytes(rest[field]))

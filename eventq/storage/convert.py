@@ -32,6 +32,13 @@ def _exactly(kind: type) -> Any:
     return check
 
 
+def _name(value: Any, _: Any) -> str | None:
+    """The name of a worker, or None for nobody named."""
+    if value is not None and type(value) is not str:
+        raise TypeError(f"{value!r} is not the name of a worker")
+    return value
+
+
 def _time(value: Any, _: Any) -> datetime:
     if type(value) is not str:
         raise TypeError(f"{value!r} is not a time")
@@ -68,7 +75,7 @@ _converter = cattrs.Converter(forbid_extra_keys=True)
 for _kind in (int, str, bool):
     _converter.register_structure_hook(_kind, _exactly(_kind))
 _converter.register_structure_hook(datetime, _time)
-_converter.register_structure_hook_func(lambda kind: kind is Hashable, _exactly(str))
+_converter.register_structure_hook_func(lambda kind: kind is Hashable, _name)
 _converter.register_structure_hook_func(_is_tuple, _tuple)
 _converter.register_structure_hook(timedelta, _length)
 _converter.register_structure_hook(float, _exactly(float))

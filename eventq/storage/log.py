@@ -20,6 +20,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ WRITABLE = 0o200
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
 
-OWN = {"log", "snapshots", "lock", "torn", "run.lock", "run", "output", "work"}
+OWN = {"log", "snapshots", "lock", "torn", "unsynced", "run.lock", "run", "output", "work"}
 """What may stand in the directory of a queue before its log does."""
 
 
@@ -65,10 +66,13 @@ class Log:
         self._synced = 0
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
+        self.damage: LogDamaged | None = None
+        """What a reader found wrong when it opened the log; it can read what stands before."""
         self._segment = -1
         self._closed = False
         self._lock = -1
         self._folder = path / "log"
+        self._mark = path / "unsynced"
         if not read_only:
             self._make_folders()
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -77,9 +81,7 @@ class Log:
         self._cursor = Cursor(self._folder)
 
     def _make_folders(self) -> None:
-        if self._folder.is_dir():
-            return
-        if self.path.is_dir():
+        if self.path.is_dir() and not self._folder.is_dir():
             strange = sorted({file.name for file in self.path.iterdir()} - OWN)
             if strange:
                 raise NotAQueue(
@@ -93,11 +95,11 @@ class Log:
             except FileExistsError:
                 if not folder.is_dir():
                     raise NotAQueue(self.path, f"{folder} is not a directory") from None
-        sync_folder(self.path)
 
     # The lock.
 
     def __enter__(self) -> None:
+        self.check_alive()  # in a forked child, another thread may hold the mutex for ever
         self.mutex.acquire()
         try:
             self.check_alive()
@@ -135,7 +137,13 @@ class Log:
         begin, self._cursor = self._begin(None)
         if not self._cursor.file.exists():
             return begin
-        state = self._fold(begin, self._cursor.forward())
+        try:
+            state = self._fold(begin, self._cursor.forward())
+        except LogDamaged as error:
+            if not self.read_only or error.seq == 1:
+                raise
+            self.damage = error
+            state = self.state_at(self._cursor.seq)
         self.unsaved = AN_ENTRY * (state.seq - begin.seq)
         return state
 
@@ -202,28 +210,39 @@ class Log:
         cursor = Cursor(self._folder, segments[-1])
         for _ in cursor.forward():
             pass
-        return cursor.seq
+        with cursor.file.open("rb") as file:
+            file.seek(cursor.offset)
+            tail = file.read()
+        whole = cursor.hash is not None and _whole_line(tail, cursor.hash) is not None
+        return cursor.seq + whole  # one that lacks only its newline is not lost
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""
         segments = [first for first in find_segments(self._folder) if first <= since]
         cursor = Cursor(self._folder, segments[-1] if segments else 1)
-        if not cursor.file.exists():
-            return
         for entry in cursor.forward(decode):
             if entry.seq >= since:
                 yield entry
 
-    def behind(self) -> bool:
-        """Whether there may be something that this handle has not read."""
+    def behind(self, *, certain: bool = False) -> bool:
+        """Whether there may be something that this handle has not read. Who means to write is
+        `certain`, and does not take the permissions of a file for a sign that it is the last."""
         cursor = self._cursor
         if self._segment < 0:
             return cursor.file.exists()
         segment = os.fstat(self._segment)
+        if not segment.st_nlink:  # a copy was put in its place, see `renew`
+            descriptor = self._open(cursor.file)
+            with self._syncing:
+                old, self._segment = self._segment, descriptor
+                os.close(old)
+            segment = os.fstat(self._segment)
         self._closed = not segment.st_mode & WRITABLE
         if segment.st_size != cursor.offset:
             return True
-        return self._closed and segment_path(self._folder, cursor.seq + 1).exists()
+        return (self._closed or certain) and os.access(
+            f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK
+        )
 
     def catch_up(self) -> Iterator[Folded]:
         """What was written since this handle last looked."""
@@ -239,11 +258,14 @@ class Log:
             end = cursor.offset + rest
             if rest:
                 yield from cursor.follow(io.BytesIO(_pread(self._segment, rest, cursor.offset)))
-            if not cursor.next_segment(end - cursor.offset):
+            after = cursor.copy()
+            if not after.next_segment(end - cursor.offset):
                 return
+            descriptor = self._open(after.file)
             with self._syncing:
-                os.close(self._segment)
-                self._segment = self._open(cursor.file)
+                full, self._segment, self._cursor = self._segment, descriptor, after
+                os.close(full)
+            cursor = after
 
     def _open(self, file: Path) -> int:
         self._closed = False
@@ -256,6 +278,11 @@ class Log:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
 
     @property
+    def seq(self) -> int:
+        """The seq of the last line that was read or written."""
+        return self._cursor.seq
+
+    @property
     def head(self) -> tuple[int, str]:
         """The seq and the hash of the last line that was read or written."""
         last = self._cursor.hash
@@ -266,6 +293,31 @@ class Log:
         return to_json(what, value)
 
     # Writing, under the lock.
+
+    def renew(self) -> None:
+        """After a failed sync: put a synced copy of the open segment in its place.
+
+        The kernel may have dropped what it could not write, show it all the same for a while, and
+        not say so again. Called under the lock.
+        """
+        if not self._mark.exists():
+            return
+        segments = find_segments(self._folder)
+        if segments:
+            file = segment_path(self._folder, segments[-1])
+            text = file.read_bytes()
+            for _ in Cursor(self._folder, segments[-1]).follow(io.BytesIO(text)):
+                pass
+            aside = file.with_suffix(".tmp")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            with os.fdopen(os.open(aside, flags, 0o600), "wb") as copy:
+                copy.write(text)
+                copy.flush()
+                os.fsync(copy.fileno())
+            aside.rename(file)
+        sync_folder(self._folder)
+        self._mark.unlink()
+        sync_folder(self.path)
 
     def mend(self) -> bool:
         """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
@@ -280,8 +332,8 @@ class Log:
             return False
         tail = _pread(self._segment, size - cursor.offset, cursor.offset)
         assert cursor.hash is not None
-        line = tail.rstrip(b"\0") + b"\n"
-        if fits(line, cursor.hash):
+        line = _whole_line(tail, cursor.hash)
+        if line is not None:
             end = cursor.offset + len(line)
             os.pwrite(self._segment, b"\n", end - 1)
             os.ftruncate(self._segment, end)
@@ -290,7 +342,8 @@ class Log:
         torn = self.path / "torn"
         torn.mkdir(mode=0o700, exist_ok=True)
         kept = torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}"
-        with kept.open("xb") as file:
+        descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(tail)
             file.flush()
             os.fsync(file.fileno())
@@ -303,20 +356,39 @@ class Log:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
         cursor = self._cursor
         assert cursor.hash is not None
+        assert entry.seq == cursor.seq + 1
         last = cursor.hash.decode()
         line, digest = encode(entry, last, first=not cursor.offset)
         full = cursor.offset + len(line) > self._segment_bytes
         if cursor.offset and (full or self._closed):
             self._roll()
+            cursor = self._cursor
             line, digest = encode(entry, last, first=True)
         elif self._segment < 0:
             self._begin_segment()
+        if not cursor.offset:
+            self._sync_names()
+        after = cursor.copy()
+        after.offset += len(line)
+        after.lines += 1
+        after.seq = entry.seq
+        after.hash = digest.encode()
         self._write(line)
+        self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
         self.unsaved += len(line)
-        cursor.offset += len(line)
-        cursor.lines += 1
-        cursor.seq = entry.seq
-        cursor.hash = digest.encode()
+
+    def _sync_names(self) -> None:
+        """Make the name of a new segment last before its first line is: whoever made the file may
+        have got no further. The first one, and so the whole queue, with the folders above."""
+        folders = [self._folder]
+        if self._cursor.first == 1:
+            folders += [self.path, self.path.parent]
+        try:
+            for folder in folders:
+                sync_folder(folder)
+        except OSError as error:
+            self._finished = f"a sync failed ({error})"
+            raise
 
     def _write(self, line: bytes) -> None:
         offset = self._cursor.offset
@@ -328,14 +400,15 @@ class Log:
                 rest = rest[written:]
         except BaseException:
             try:
-                os.ftruncate(self._segment, self._cursor.offset)
+                # A line that got there whole, in spite of an interrupt, may have been read.
+                if os.fstat(self._segment).st_size < self._cursor.offset + len(line):
+                    os.ftruncate(self._segment, self._cursor.offset)
             except OSError as error:
                 self._finished = f"a failed write could not be rolled back ({error})"
             raise
 
     def _begin_segment(self) -> None:
         self._segment = os.open(self._cursor.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        sync_folder(self._folder)
 
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
@@ -344,16 +417,12 @@ class Log:
         os.fchmod(self._segment, 0o400)
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            sync_folder(self._folder)
-        except BaseException:
-            os.close(descriptor)
-            raise
+        after = cursor.copy()
+        after.next_segment(0)
         with self._syncing:
-            os.close(self._segment)
-            self._segment = descriptor
+            full, self._segment, self._cursor = self._segment, descriptor, after
+            os.close(full)
         self._closed = False
-        cursor.next_segment(0)
 
     # Syncing, without the lock.
 
@@ -373,6 +442,8 @@ class Log:
                 os.fdatasync(self._segment)
             except OSError as error:
                 self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+                with suppress(OSError):
+                    self._mark.touch(mode=0o600)
                 raise
             self._synced = max(written, seq)
 
@@ -396,13 +467,25 @@ class Log:
 
     def shut(self) -> None:
         """Let go of the files. The handle answers nothing more."""
+        if os.getpid() != self._pid:  # in a forked child nothing of it is ours
+            return
         with self.mutex:
             if self._finished is None:
                 self._finished = "it was shut"
-            for descriptor in (self._segment, self._lock):
-                if descriptor >= 0 and os.getpid() == self._pid:
-                    os.close(descriptor)
-            self._segment = self._lock = -1
+            with self._syncing:
+                for descriptor in (self._segment, self._lock):
+                    if descriptor >= 0:
+                        os.close(descriptor)
+                self._segment = self._lock = -1
+
+
+def _whole_line(tail: bytes, last: bytes) -> bytes | None:
+    """The line that a tail is, but for its newline: that is missing, or became another byte."""
+    whole = tail.rstrip(b"\0")
+    for line in (whole + b"\n", whole[:-1] + b"\n"):
+        if fits(line, last):
+            return line
+    return None
 
 
 def _pread(descriptor: int, size: int, offset: int) -> bytes:

@@ -38,7 +38,16 @@ class MemoryLog:
         """What a queue holds for this payload: the very object."""
         return value
 
-    def behind(self) -> bool:
+    @property
+    def seq(self) -> int:
+        """The seq of the last entry."""
+        return self.head[0]
+
+    def mend(self) -> bool:
+        """Nothing is ever torn."""
+        return False
+
+    def behind(self, *, certain: bool = False) -> bool:  # noqa: ARG002
         """Whether others wrote: nobody else can."""
         return False
 
@@ -49,7 +58,7 @@ class MemoryLog:
     def append(self, entry: Entry) -> None:
         """Keep an entry."""
         if self._entries is not None:
-            self._entries.append(entry)
+            self._entries[entry.seq - 1 :] = [entry]  # an interrupt may have left one there
         self.head = (entry.seq, GENESIS)
         self.grown.notify_all()
 

@@ -39,9 +39,13 @@ def to_json(what: str, value: Any) -> Json | None:
 
 def _check(what: str, value: Any) -> None:
     stack: list[tuple[str, Any, int]] = [(what, value, 0)]
+    count = 0
     digits = sys.get_int_max_str_digits() or math.inf
     while stack:
         where, value, depth = stack.pop()
+        count += 1
+        if 2 * count > SIZE_LIMIT + 2:  # each has two bytes at least, with its comma
+            raise BadValue(f"{what} has more than {SIZE_LIMIT} bytes as JSON; no more fit")
         kind = type(value)
         if depth > DEPTH_LIMIT:
             raise BadValue(f"{what} is nested deeper than {DEPTH_LIMIT} levels (or holds itself)")

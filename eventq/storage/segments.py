@@ -106,10 +106,8 @@ class Cursor:
                 if not offset and prev_of(line) != last:
                     wrong = "its `prev` is not the hash of the line before"
                     break
-                seq += 1
-                last = digest
-                offset += len(line)
-                count += 1
+                # In one step: an interrupt finds the cursor before this line or behind it.
+                seq, last, offset, count = seq + 1, digest, offset + len(line), count + 1
                 yield entry
         finally:
             self.seq, self.hash, self.offset, self.lines = seq, last, offset, count
@@ -119,15 +117,22 @@ class Cursor:
             raise self.damaged(wrong)
 
     def forward(self, parse: Callable[[bytes], Any] = read) -> Iterator[Any]:
-        """The entries that follow, through all segments."""
-        while True:
+        """The entries that follow, through all segments.
+
+        Raises LogDamaged where one is missing: what came before a segment was whole when it was
+        made, so all segments that are there now will be reached.
+        """
+        known = find_segments(self.log)
+        if known and known[0] > self.first:
+            raise self.damaged(f"the log begins only with entry {known[0]}")
+        while self.file.exists():
             with self.file.open("rb", buffering=1 << 20) as lines:
                 lines.seek(self.offset)
                 yield from self.follow(lines, parse)
                 rest = lines.seek(0, 2) - self.offset
             if not self.next_segment(rest):
                 break
-        later = [first for first in find_segments(self.log) if first > self.first]
+        later = [first for first in known if first > self.first]
         if later and not rest:
             missing = segment_path(self.log, self.seq + 1).name
             raise self.damaged(f"the segment {missing} is missing, and entry {later[0]} is there")

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import cattrs
 import msgspec
 
 from eventq.core.events import Enqueued, Json
@@ -181,13 +182,17 @@ def save(folder: Path, state: State, cursor: Cursor) -> Path:
     )
     head.checksum = _checksum(head, rows)
     target = snapshot_path(folder, state.seq)
-    aside = target.with_suffix(f".{os.getpid()}.tmp")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(encode(head) + b"\n")
-        file.write(rows)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(target)
+    aside = target.with_suffix(f".{os.urandom(4).hex()}.tmp")
+    try:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(encode(head) + b"\n")
+            file.write(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(target)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
     sync_folder(folder)
     return target
 
@@ -226,7 +231,7 @@ def load(folder: Path, seq: int, log: Path) -> tuple[State, Cursor] | None:
             dispatch=head.dispatch,
             holders=Map(head.holders),
         )
-    except (OSError, ValueError, msgspec.DecodeError):
+    except (OSError, ValueError, msgspec.DecodeError, cattrs.BaseValidationError):
         return None
     cursor = Cursor(log, head.segment)
     cursor.offset, cursor.seq, cursor.hash = head.offset, head.seq, head.hash.encode()

@@ -11,6 +11,7 @@ To hold a queue of your own against the model, write an adapter for it and hand 
 
     class MyAdapter:
         durable = False             # payloads are opaque objects, not JSON values
+        id = "mine"                 # of the queue; the jitter of its waits follows from it
 
         def __init__(self, policy, clock):
             self.queue = MyQueue(policy, clock)

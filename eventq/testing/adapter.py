@@ -28,11 +28,15 @@ class Adapter(Protocol):
         """Whether payloads and results are JSON values, as a log keeps them. If not, they are
         opaque: any object, handed back as it is."""
 
+    @property
+    def id(self) -> str:
+        """The id of the queue, from which the jitter of its waits follows."""
+
     def ask(self, do: str, arguments: dict[str, Any]) -> Any:
         """Carry a command out and answer as `plain` gives it; raise the refusal if it is refused.
 
         `do` is the name of a method of WorkQueue, and `arguments` are its own by name; only
-        `complete_and_start` is told the worker, too.
+        `complete_and_start` is told the worker, too, and `reconfigure` a whole `policy`.
         """
 
     def events(self) -> Sequence[Event]:

@@ -3,105 +3,51 @@
 A queue asked at random hardly ever gets far: ids do not match, leases are stale, nothing dies. So
 what is drawn here knows how the queue stands (by the model), mostly asks what will be carried out,
 and turns to what will be refused often enough. Few ids, so that they meet; dependencies on ids
-that are not there yet, so that tasks arrive late and cycles close.
-
-Where the draws come from is left open: a seeded `random.Random`, or hypothesis, which can shrink.
+that are not there yet, so that tasks arrive late and cycles close; two keys, so that tasks stand
+in each other's way; lengths of time that are over before long.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Sequence
-from random import Random
-from typing import Any, Protocol, TypeVar
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 from eventq.core.commands import COMMANDS, OF_THE_QUEUE, Command, Enqueue, EnqueueAll
 from eventq.core.events import Json
 from eventq.core.lifecycle import Status
-from eventq.core.policy import Capacity, Policy, Retention, Retry
+from eventq.core.policy import Policy
+from eventq.core.select import Select
 from eventq.testing.bad import BAD, BAD_ON_DISK
+from eventq.testing.drawing import IN_MEMORY, LENGTHS, ON_DISK, POOL, Draw, draw_policy
 from eventq.testing.facts import UNFINISHED
 from eventq.testing.model import Model
 
-__all__ = [
-    "ASKS",
-    "Ask",
-    "Draw",
-    "Opaque",
-    "Seeded",
-    "draw_arguments",
-    "draw_ask",
-    "draw_bad",
-    "draw_policy",
-    "of_use",
-]
+__all__ = ["ASKS", "Ask", "draw_arguments", "draw_ask", "draw_bad", "of_use"]
 
 S = Status
-T = TypeVar("T")
 
 IDS = "abcdefgh"
-POOL = ("w1", "w2")
+KEYS = ("k", "l")
 WORKERS = (None, "w1", "w2", "w3")
 HASHABLE = ("host", 7)
 """A worker that only a queue in memory takes."""
 
 ERRORS = ("", "HTTP 503", "[red]lost\x1b[0m\n\N{SNOWMAN}", "\ud800")
-
-
-class Draw(Protocol):
-    """Where choices come from."""
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of these."""
-
-    def chance(self, percent: int) -> bool:
-        """True in so many of a hundred draws."""
-
-
-@frozen
-class Seeded:
-    """Choices from a seeded source: the same seed gives the same commands."""
-
-    random: Random
-
-    def pick(self, options: Sequence[T]) -> T:
-        return options[int(self.random.random() * len(options))]
-
-    def chance(self, percent: int) -> bool:
-        return self.random.random() * 100 < percent
-
-
-class Opaque:
-    """A payload for a queue in memory, which must hand back the same object and never look at it:
-    it cannot be compared with another, nor hashed."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"<{self.name}>"
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        raise AssertionError(f"payload {self!r} was compared with {other!r}")
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-IN_MEMORY: tuple[Any, ...] = (Opaque("this"), Opaque("that"), None)
-ON_DISK: tuple[Any, ...] = (
-    None,
-    {"a": 1, "b": [True, "\u2028\x00\N{SNOWMAN}"]},
-    {"b": [True, "\u2028\x00\N{SNOWMAN}"], "a": 1},
-    {"a": 1.0, "b": [True, "\u2028\x00\N{SNOWMAN}"]},
-    1,
-    1.0,
-    True,
-    "1",
+SELECTING = (
+    ("prefix", "HTTP"),
+    ("exact", "HTTP 503"),
+    ("exact", ""),
+    ("exact", "lease expired"),
+    ("glob", "*5?3"),
+    ("glob", "[[]red[]]*"),
+    ("regex", "5.3$|^lost"),
+    ("regex", "released|expired"),
 )
+"""How the errors above are told apart, and those that eventq gives itself."""
 
 
 @frozen
@@ -121,11 +67,16 @@ class Ask:
 
     def command(self, *, durable: bool) -> Command:
         """The command that is meant; where a log keeps it, with its values as JSON texts."""
-        command = _COMMANDS[self.do](**self.arguments)
+        given = {name: value for name, value in self.arguments.items() if name != "why"}
+        if self.do == "redrive_all":
+            given.setdefault("select", Select())
+        if self.do == "reconfigure" and "policy" not in given:
+            given = {"policy": given}
+        command = _COMMANDS[self.do](**given)
         return _as_json(command) if durable else command
 
 
-_COMMANDS: dict[str, Callable[..., Command]] = {command.do: command for command in COMMANDS}
+_COMMANDS: dict[str, type[Command]] = {command.do: command for command in COMMANDS}
 
 
 def _json(value: Any) -> Json | None:
@@ -140,20 +91,6 @@ def _as_json(command: Any) -> Command:
             command = evolve(command, **{name: _json(getattr(command, name))})
     assert isinstance(command, Command)
     return command
-
-
-def draw_policy(draw: Draw) -> Policy:
-    """A policy under which much happens within few commands."""
-    capacity = None
-    if draw.chance(40):
-        capacity = Capacity(draw.pick((3, 2, 5, 1, 0)), draw.pick(("waiting", "unresolved")))
-    retention = Retention(draw.pick((0, 2))) if draw.chance(50) else None
-    retry = Retry(
-        max_attempts=draw.pick((1, 2, 3, None)),
-        max_redrives=draw.pick((None, 1, 0)),
-        max_releases=draw.pick((None, 1, 0)),
-    )
-    return Policy(capacity, POOL if draw.chance(30) else None, retry, retention)
 
 
 # One function for each command: its arguments, for a queue that stands like this model.
@@ -211,25 +148,38 @@ def _content(
         ]
     if draw.chance(15):
         given["max_attempts"] = draw.pick((1, 2, None, OF_THE_QUEUE))
+    if draw.chance(40):
+        given["key"] = draw.pick(KEYS)
+    if draw.chance(20):
+        given["not_before"] = _a_time(model, draw)
     return given
+
+
+def _a_time(model: Model, draw: Draw) -> datetime:
+    """A time not far from the last entry, as some clock on earth shows it."""
+    assert model.at is not None
+    zone = draw.pick((UTC, timezone(timedelta(hours=-5, minutes=-30))))
+    return (model.at + timedelta(seconds=draw.pick((2, 1, 0, -5, 40, 7200)))).astimezone(zone)
 
 
 def _again(model: Model, draw: Draw, name: str, values: Sequence[Any]) -> dict[str, Any]:
     """A known task once more: mostly the same content, else other content."""
     content = model.content(name)
-    payload, after = content.payload, list(content.after)
+    payload, after, key = content.payload, list(content.after), content.key
     if type(payload) is Json:
         payload = payload.value()
         if isinstance(payload, dict) and draw.chance(50):
             payload = dict(reversed(payload.items()))
-    if draw.chance(30):
-        if draw.chance(50):
+    if draw.chance(40):
+        if draw.chance(40):
             payload = draw.pick(values)
+        elif draw.chance(50):
+            key = draw.pick((None, *KEYS))
         else:
             after.append(draw.pick(IDS))
     if after and draw.chance(30):
         after = [*reversed(after), after[0]]
-    return {"id": name, "payload": payload, "after": after}
+    return {"id": name, "payload": payload, "after": after, "key": key}
 
 
 def _enqueue(model: Model, draw: Draw, values: Sequence[Any]) -> dict[str, Any]:
@@ -259,7 +209,12 @@ def _enqueue_all(model: Model, draw: Draw, values: Sequence[Any]) -> dict[str, A
 
 
 def _start(model: Model, draw: Draw, values: Sequence[Any]) -> dict[str, Any]:
-    return {"worker": _a_worker(model, draw, values)}
+    return {"worker": _a_worker(model, draw, values), **_a_length(draw, 25)}
+
+
+def _a_length(draw: Draw, percent: int, name: str = "lease_for") -> dict[str, Any]:
+    """In so many of a hundred draws an argument that is a length of time."""
+    return {name: draw.pick(LENGTHS)} if draw.chance(percent) else {}
 
 
 def _complete(model: Model, draw: Draw, values: Sequence[Any]) -> dict[str, Any]:
@@ -272,17 +227,23 @@ def _complete(model: Model, draw: Draw, values: Sequence[Any]) -> dict[str, Any]
 def _complete_and_start(model: Model, draw: Draw, values: Sequence[Any]) -> dict[str, Any]:
     given = _complete(model, draw, values)
     lease = model.lease(given["lease"])
-    busy = [worker for worker in _anyone(values) if model.held_by(worker) is not None]
-    if lease is not None and not draw.chance(30):
+    others = {held["worker"] for held in map(model.lease, model.leases()) if held and held != lease}
+    busy = [worker for worker in _anyone(values) if worker is not None and worker in others]
+    if lease is not None and not draw.chance(40):
         given["worker"] = lease["worker"]
     else:
         given["worker"] = draw.pick(busy if busy and draw.chance(50) else _anyone(values))
-    return given
+    return given | _a_length(draw, 25)
 
 
 def _fail(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
-    kind = "permanent" if draw.chance(25) else "retryable"
-    return {"lease": _a_lease(model, draw), "error": draw.pick(ERRORS), "kind": kind}
+    kind = "permanent" if draw.chance(35) else "retryable"
+    given = {"lease": _a_lease(model, draw), "error": draw.pick(ERRORS), "kind": kind}
+    return given | _a_length(draw, 25, "retry_after")
+
+
+def _renew(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
+    return {"lease": _a_lease(model, draw), **_a_length(draw, 60)}
 
 
 def _release(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
@@ -291,6 +252,32 @@ def _release(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
 
 def _redrive(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
     return {"task": _an_id(model, draw, S.DEAD, S.PARKED)}
+
+
+def _redrive_all(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
+    """Any of the DEAD tasks; mostly by something that holds for one of them."""
+    chosen: dict[str, Any] = {}
+    if draw.chance(20):
+        chosen["tasks"] = [_an_id(model, draw, S.DEAD) for _ in range(draw.pick((1, 2, 0)))]
+    if draw.chance(30):
+        chosen["how"], chosen["error"] = draw.pick(SELECTING)
+    if draw.chance(15):
+        chosen[draw.pick(("died_before", "died_since"))] = _a_time(model, draw)
+    if draw.chance(60):
+        chosen["limit"] = draw.pick((1, 1, 2, 0))
+    return {"select": Select(**chosen)} if chosen or draw.chance(50) else {}
+
+
+def _resolve(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
+    return {"task": _an_id(model, draw, S.DEAD, S.PARKED, S.CANCELLED)}
+
+
+def _reconfigure(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
+    """Another policy, mostly in one or two parts."""
+    other = draw_policy(draw)
+    names = [part.name for part in fields(Policy)]
+    parts = [draw.pick(names) for _ in range(draw.pick((1, 2, 0)))]
+    return {"policy": evolve(model.policy, **{part: getattr(other, part) for part in parts})}
 
 
 def _cancel(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
@@ -320,19 +307,28 @@ ASKS: dict[str, tuple[int, Callable[[Model, Draw, Sequence[Any]], dict[str, Any]
     "complete_and_start": (5, _complete_and_start),
     "fail": (14, _fail),
     "release": (5, _release),
-    "redrive": (7, _redrive),
+    "renew": (5, _renew),
+    "redrive": (5, _redrive),
+    "redrive_all": (5, _redrive_all),
     "cancel": (6, _cancel),
     "restore": (5, _restore),
+    "resolve": (3, _resolve),
     "close": (1, _nothing),
     "reopen": (2, _nothing),
-    "tick": (3, _nothing),
+    "pause": (1, _nothing),
+    "resume": (2, _nothing),
+    "reconfigure": (3, _reconfigure),
+    "tick": (4, _nothing),
 }
 """For each command how often it is asked, and what draws its arguments."""
 
 
 def draw_arguments(do: str, model: Model, draw: Draw, *, durable: bool) -> Ask:
     """This command, with arguments for a queue that stands like this model."""
-    return Ask(do, ASKS[do][1](model, draw, ON_DISK if durable else IN_MEMORY))
+    given = ASKS[do][1](model, draw, ON_DISK if durable else IN_MEMORY)
+    if _COMMANDS[do].operator and draw.chance(10):
+        given["why"] = draw.pick(ERRORS)
+    return Ask(do, given)
 
 
 _SPREAD = [do for do, (weight, _) in ASKS.items() for _ in range(weight)]
@@ -340,13 +336,17 @@ _SPREAD = [do for do, (weight, _) in ASKS.items() for _ in range(weight)]
 
 def of_use(do: str, model: Model) -> bool:
     """Whether this command can be carried out at all, with the right arguments."""
-    if do in ("complete", "complete_and_start", "fail", "release"):
+    if do in ("complete", "complete_and_start", "fail", "release", "renew"):
         return bool(model.leases())
     if do == "redrive":
         return bool(_standing(model, S.DEAD, S.PARKED))
+    if do == "redrive_all":
+        return bool(_standing(model, S.DEAD))
     if do == "restore":
         return bool(_standing(model, S.CANCELLED))
-    return do != "start" or bool(model.line())
+    if do == "resolve":
+        return bool(_standing(model, S.DEAD, S.PARKED, S.CANCELLED))
+    return do != "start" or bool(model.line() or model.due())
 
 
 def draw_ask(model: Model, draw: Draw, *, durable: bool) -> Ask:
@@ -355,6 +355,10 @@ def draw_ask(model: Model, draw: Draw, *, durable: bool) -> Ask:
         return draw_bad(draw, durable=durable)
     if model.admission == "closed" and draw.chance(20):
         return Ask("reopen")
+    if model.dispatch == "paused" and draw.chance(20):
+        return Ask("resume")
+    if len(_standing(model, S.DEAD)) > 1 and draw.chance(20):
+        return draw_arguments("redrive_all", model, draw, durable=durable)
     do = draw.pick(_SPREAD)
     while not of_use(do, model) and draw.chance(85):
         do = draw.pick(_SPREAD)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from eventq.core.policy import Policy
 from eventq.testing.adapter import Adapter, Clock, DurableAdapter
-from eventq.testing.asks import Ask, draw_arguments, draw_ask, draw_bad, draw_policy, of_use
+from eventq.testing.asks import Ask, draw_arguments, draw_ask, draw_bad, of_use
+from eventq.testing.drawing import draw_policy, draw_time
 from eventq.testing.pair import Pair
 from eventq.testing.workqueue import DurableWorkQueueAdapter, WorkQueueAdapter
 
@@ -49,6 +51,11 @@ def _asks(draw: st.DrawFn, do: str | None = None) -> Ask:
     if do is None:
         return draw_ask(pair.model, _Drawn(draw), durable=pair.queue.durable)
     return draw_arguments(do, pair.model, _Drawn(draw), durable=pair.queue.durable)
+
+
+@st.composite
+def _times(draw: st.DrawFn) -> timedelta:
+    return draw_time(_Drawn(draw))
 
 
 @st.composite
@@ -96,6 +103,10 @@ class QueueMachine(RuleBasedStateMachine):
     def anything(self, ask: Ask) -> None:
         self.pair.ask(ask)
 
+    @rule(by=_times())
+    def time_passes(self, by: timedelta) -> None:
+        self.pair.pass_time(by)
+
     @rule(ask=_bad())
     def bad_value(self, ask: Ask) -> None:
         self.pair.ask(ask)
@@ -128,6 +139,11 @@ class QueueMachine(RuleBasedStateMachine):
     def fail(self, ask: Ask) -> None:
         self.pair.ask(ask)
 
+    @_while_of_use("renew")
+    @rule(ask=_asks("renew"))
+    def renew(self, ask: Ask) -> None:
+        self.pair.ask(ask)
+
     @_while_of_use("release")
     @rule(ask=_asks("release"))
     def release(self, ask: Ask) -> None:
@@ -136,6 +152,11 @@ class QueueMachine(RuleBasedStateMachine):
     @_while_of_use("redrive")
     @rule(ask=_asks("redrive"))
     def redrive(self, ask: Ask) -> None:
+        self.pair.ask(ask)
+
+    @_while_of_use("redrive_all")
+    @rule(ask=_asks("redrive_all"))
+    def redrive_all(self, ask: Ask) -> None:
         self.pair.ask(ask)
 
     @_while_of_use("cancel")
@@ -148,6 +169,11 @@ class QueueMachine(RuleBasedStateMachine):
     def restore(self, ask: Ask) -> None:
         self.pair.ask(ask)
 
+    @_while_of_use("resolve")
+    @rule(ask=_asks("resolve"))
+    def resolve(self, ask: Ask) -> None:
+        self.pair.ask(ask)
+
     @_while_of_use("close")
     @rule(ask=_asks("close"))
     def close(self, ask: Ask) -> None:
@@ -156,6 +182,21 @@ class QueueMachine(RuleBasedStateMachine):
     @_while_of_use("reopen")
     @rule(ask=_asks("reopen"))
     def reopen(self, ask: Ask) -> None:
+        self.pair.ask(ask)
+
+    @_while_of_use("pause")
+    @rule(ask=_asks("pause"))
+    def pause(self, ask: Ask) -> None:
+        self.pair.ask(ask)
+
+    @_while_of_use("resume")
+    @rule(ask=_asks("resume"))
+    def resume(self, ask: Ask) -> None:
+        self.pair.ask(ask)
+
+    @_while_of_use("reconfigure")
+    @rule(ask=_asks("reconfigure"))
+    def reconfigure(self, ask: Ask) -> None:
         self.pair.ask(ask)
 
     @_while_of_use("tick")

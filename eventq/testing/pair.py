@@ -20,15 +20,16 @@ from eventq.core.events import Event, Opened, TaskEvent
 from eventq.core.lifecycle import LEADS, QUEUE, Status
 from eventq.core.policy import Policy
 from eventq.testing.adapter import Adapter, DurableAdapter, Maker
-from eventq.testing.asks import Ask, Draw, Seeded, draw_ask, draw_policy
-from eventq.testing.facts import canonical
+from eventq.testing.asks import Ask, draw_ask
+from eventq.testing.drawing import Draw, Seeded, draw_policy, draw_time
+from eventq.testing.facts import Look, canonical
 from eventq.testing.model import Model, Outcome
 
 __all__ = ["Fired", "Pair", "Ticking", "crash", "drive", "step"]
 
 
 class Ticking:
-    """A clock that goes on by a second each time it is told to."""
+    """A clock that goes on by a second, or by any other time, each time it is told to."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -36,8 +37,8 @@ class Ticking:
     def __call__(self) -> datetime:
         return self.now
 
-    def tick(self) -> None:
-        self.now += timedelta(seconds=1)
+    def tick(self, by: timedelta = timedelta(seconds=1)) -> None:
+        self.now += by
 
 
 @define
@@ -69,8 +70,8 @@ class Pair:
         self.clock = Ticking()
         self.asked: list[str] = [f"open under {policy}"]
         self.model = Model()
-        self.model.do(Open("model", policy), self.clock())
         self.queue: Adapter = maker(policy, self.clock)
+        self.model.do(Open(self.queue.id, policy), self.clock())
         self.fired.cells["Opened", "absent"] += 1
         self._told: dict[str, Status] = {}
         self._before = self.model.copy(), self._told
@@ -83,22 +84,24 @@ class Pair:
             self.clock.tick()
         self._before = self.model.copy(), dict(self._told)
         command = None if ask.bad else ask.command(durable=self.queue.durable)
-        outcome, refused = self._foretold(command)
-        try:
-            answer = self.queue.ask(ask.do, ask.arguments)
-        except Refusal as refusal:
-            self.fired.refusals[refusal.name, ask.do] += 1
-            self._compare_refusals(refused, refusal, command)
-        except Exception as error:
-            raise AssertionError(self._story(f"falls over: {error!r}")) from error
+        answer, seen = self._seen(ask)
+        look = self.queue.look()
+        outcome, foretold = self._foretold(command, self._time(look))
+        if seen is not None:
+            self.fired.refusals[seen.name, ask.do] += 1
+            self._compare_refusals(foretold, seen, command)
+        elif outcome is None:
+            self._fail(f"answers {answer!r} where the model foretells {foretold!r}")
         else:
-            if outcome is None:
-                self._fail(f"answers {answer!r} where the model foretells {refused!r}")
-            else:
-                self._compare("answers", outcome.answer, answer)
+            self._compare("answers", outcome.answer, answer)
         self._compare_events(outcome.events if outcome else (), self.queue.events())
-        self._compare_looks()
+        self._compare_looks(look)
         self._check()
+
+    def pass_time(self, by: timedelta) -> None:
+        """Let the clock jump, forward or back."""
+        self.asked.append(f"the clock jumps by {by.total_seconds()} s")
+        self.clock.tick(by)
 
     def reopen(self) -> None:
         """Let go of the queue and open it again: nothing may differ."""
@@ -133,11 +136,36 @@ class Pair:
             return 0
         return self.queue.last_line()
 
-    def _foretold(self, command: Command | None) -> tuple[Outcome, None] | tuple[None, Refusal]:
+    def _seen(self, ask: Ask) -> tuple[Any, Refusal | None]:
+        """What the queue answers, or how it refuses."""
+        try:
+            return self.queue.ask(ask.do, ask.arguments), None
+        except Refusal as refusal:
+            return None, refusal
+        except Exception as error:
+            raise AssertionError(self._story(f"falls over: {error!r}")) from error
+
+    def _time(self, look: Look) -> datetime:
+        """The time of what was asked: that of the clock, unless it is behind the last entry.
+
+        Then the queue goes on from there by a clock of its own, and is believed. Where it has
+        written nothing nobody can know its time, and nothing was due by it.
+        """
+        now, last = self.clock(), self.model.at
+        assert last is not None
+        if now >= last or look.at is None:
+            return now
+        if look.at < last:
+            self._fail(f"lets time fall from {last} to {look.at}")
+        return look.at
+
+    def _foretold(
+        self, command: Command | None, at: datetime
+    ) -> tuple[Outcome, None] | tuple[None, Refusal]:
         if command is None:
             return None, BadValue("no queue can take these values")
         try:
-            return self.model.do(command, self.clock()), None
+            return self.model.do(command, at), None
         except Refusal as refusal:
             return None, refusal
 
@@ -167,7 +195,7 @@ class Pair:
     def _is_cycle(self, cycle: list[str], command: Command | None) -> bool:
         """Whether each of these would need the next, and the first is also the last."""
         assert isinstance(command, Enqueue | EnqueueAll)
-        needs = self.model.needs_with(command)
+        needs = self._before[0].needs_with(command)
         return (
             len(cycle) > 1
             and cycle[0] == cycle[-1]
@@ -184,11 +212,11 @@ class Pair:
                 self._told[event.task] = LEADS[type(event)][status]
             elif not isinstance(event, Opened):
                 row = QUEUE[type(event)]
-                before = self._before[0].admission if row.moves == "admission" else "?"
+                before = getattr(self._before[0], row.moves)
                 self.fired.cells[type(event).__name__, before] += 1
 
-    def _compare_looks(self) -> None:
-        differences = self.model.look().differences(self.queue.look())
+    def _compare_looks(self, look: Look | None = None) -> None:
+        differences = self.model.look().differences(look or self.queue.look())
         if differences:
             self._fail(
                 "shows otherwise than the model (first what the model foretells):\n  "
@@ -231,6 +259,8 @@ def step(pair: Pair, draw: Draw) -> None:
         else:
             pair.snapshot()
     else:
+        if draw.chance(25):
+            pair.pass_time(draw_time(draw))
         pair.ask(draw_ask(pair.model, draw, durable=pair.queue.durable))
 
 

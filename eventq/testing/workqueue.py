@@ -11,13 +11,18 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
-from eventq.core.commands import command
+from attrs import asdict
+
+from eventq.core.commands import Open, command
 from eventq.core.decide import decide
-from eventq.core.events import Event
+from eventq.core.errors import Refusal
+from eventq.core.events import Entry, Event
 from eventq.core.evolve import evolve, replay
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Lease
 from eventq.core.state import State
+from eventq.storage.log import Log
+from eventq.storage.memory import MemoryLog
 from eventq.testing.adapter import Clock
 from eventq.testing.facts import Look, plain
 from eventq.workqueue import WorkQueue
@@ -48,23 +53,24 @@ class WorkQueueAdapter:
     @classmethod
     def open(cls, policy: Policy, clock: Clock) -> Self:
         """A queue under this policy."""
-        return cls(
-            WorkQueue.in_memory(
-                capacity=policy.capacity,
-                pool=policy.pool,
-                retry=policy.retry,
-                retention=policy.retention,
-                clock=clock,
-            )
-        )
+        return cls(_begun(MemoryLog(history=True), policy, clock))
+
+    @property
+    def id(self) -> str:
+        """The id of the queue."""
+        return self.queue.state.queue
 
     def ask(self, do: str, arguments: dict[str, Any]) -> Any:
         """Call the method of that name."""
         seq = self.queue.state.seq
         self._events = ()
         arguments = dict(arguments)
+        answer: Any
         if do == "enqueue_all":
             answer = self.queue.enqueue_all(arguments["tasks"])
+        elif "policy" in arguments:
+            arguments |= asdict(arguments.pop("policy"), recurse=False)
+            answer = self.queue.reconfigure(**arguments)
         else:
             if do == "complete_and_start":
                 arguments["lease"] = _lease_of(arguments["lease"], arguments.pop("worker", None))
@@ -81,11 +87,19 @@ class WorkQueueAdapter:
         state = self.queue.state
         tasks = state.tasks()
         names = [*(task.id for task in tasks), *(name for task in tasks for name in task.after)]
+        first = state.first()
         return Look(
+            state.seq,
+            state.at,
+            state.policy,
             state.admission,
+            state.dispatch,
             [plain(task, durable=self.durable) for task in tasks],
             [task.id for task in state.line()],
+            None if first is None else first.task.task,
             [plain(lease, durable=self.durable) for lease in state.running()],
+            [(when, task) for when, _, task in state.due],
+            dict(state.holders.items()),
             [_letter(letter) for letter in self.queue.dead_letters()],
             [_letter(letter) for letter in self.queue.parked()],
             state.counts(),
@@ -97,10 +111,9 @@ class WorkQueueAdapter:
         state = self.queue.state
         state.check()
         for entry in self.queue.entries(self._folded.seq + 1):
-            events, decided = decide(self._folded, command(entry), entry.at)
-            assert events == entry.events, f"entry {entry.seq}: decided again, it is {events}"
-            self._folded = evolve(self._folded, entry)
-            assert decided == self._folded, f"entry {entry.seq}: deciding and folding differ"
+            before, self._folded = self._folded, evolve(self._folded, entry)
+            assert before.at is None or before.at <= entry.at, f"entry {entry.seq}: time falls"
+            _check_decided_again(before, entry, self._folded)
             if entry.seq % EVERY == 0:
                 self._check_whole()
         assert self._folded == state, f"the log folds to {self._folded}, not to {state}"
@@ -135,13 +148,8 @@ class DurableWorkQueueAdapter(WorkQueueAdapter):
         self._path = path
         self._clock = clock
         self._dropped: list[WorkQueue] = []
-        queue = self._open(
-            capacity=policy.capacity,
-            pool=policy.pool,
-            retry=policy.retry,
-            retention=policy.retention,
-        )
-        self._other = self._open()
+        _begun(Log(path, segment_bytes=SEGMENT_BYTES), policy, clock).shut()
+        queue, self._other = self._open(**asdict(policy, recurse=False)), self._open()
         super().__init__(queue)
 
     def _open(self, **told: Any) -> WorkQueue:
@@ -201,6 +209,28 @@ class DurableWorkQueueAdapter(WorkQueueAdapter):
         super().shut()
         for handle in (self._other, *self._dropped):
             handle.shut()
+
+
+def _begun(log: Log | MemoryLog, policy: Policy, clock: Clock) -> WorkQueue:
+    """A queue whose id is always the same, so that a seed gives the same waits each time."""
+    queue = WorkQueue(log, State(), clock=clock, snapshots=False)
+    queue._ask(Open("held-against-the-model", policy))
+    return queue
+
+
+def _check_decided_again(before: State, entry: Entry, after: State) -> None:
+    """Check that the command of this entry, decided again, gives its events or its refusal."""
+    refused: str | None = None
+    told: tuple[Event, ...] = ()
+    decided = before
+    try:
+        told, decided = decide(before, command(entry), entry.at)
+    except Refusal as refusal:
+        refused = refusal.name
+    recorded = entry.ask.get("refused")
+    assert refused == recorded, f"entry {entry.seq}: decided again, its refusal is {refused}"
+    assert told == entry.events, f"entry {entry.seq}: decided again, it is {told}"
+    assert not told or decided == after, f"entry {entry.seq}: deciding and folding differ"
 
 
 def _letter(letter: DeadLetter) -> tuple[str, Any, str, str]:

@@ -92,17 +92,22 @@ def turns(cases: Mapping[Any, Callable[[], Cost]], scale: Scale, most: int = 5) 
     """
     names = list(cases)
     costs: dict[Any, list[float]] = defaultdict(list)
-    for turn in range(scale.turns(most)):
-        shift = turn % len(names)
-        for name in names[shift:] + names[:shift]:
-            gc.collect()
-            with _collector(on=scale.collector):
-                cost = cases[name]()
-            if isinstance(cost, float):
-                costs[name].append(cost)
-            else:
-                for step, part in cost.items():
-                    costs[name, step].append(part)
+    gc.collect()
+    gc.freeze()  # what was built before is not looked through between the cases
+    try:
+        for turn in range(scale.turns(most)):
+            shift = turn % len(names)
+            for name in names[shift:] + names[:shift]:
+                gc.collect()
+                with _collector(on=scale.collector):
+                    cost = cases[name]()
+                if isinstance(cost, float):
+                    costs[name].append(cost)
+                else:
+                    for step, part in cost.items():
+                        costs[name, step].append(part)
+    finally:
+        gc.unfreeze()
     return Turns(costs)
 
 
