@@ -108,19 +108,22 @@ class WorkQueue(Handle):
         UnknownWorker, WorkerBusy.
         """
         command = Start(self._worker(worker), seconds(lease_for))
+        patience = seconds(wait)
+        if patience is not None and not isinstance(patience, timedelta):
+            raise BadValue(f"wait must be a timedelta or seconds, not {wait!r}")
         state, events = self._ask(command, by)
         lease = _lease(state, events)
-        if lease is None and wait is not None:
-            return self._wait(command, wait, by)
+        if lease is None and patience is not None:
+            return self._wait(command, patience, by)
         return lease
 
-    def _wait(self, command: Start, wait: timedelta | float, by: str | None) -> Lease | None:
+    def _wait(self, command: Start, wait: timedelta, by: str | None) -> Lease | None:
         """Ask again whenever the log has grown or something is due, until there is a lease."""
-        until = time.monotonic() + seconds(wait).total_seconds()
+        until = time.monotonic() + wait.total_seconds()
         with self._log.watch() as watch:
             while True:
                 state = self.state
-                now = self._clock()
+                now = self._now()
                 if _something_to_do(state, now):
                     state, events = self._ask(command, by)
                     if (lease := _lease(state, events)) is not None:
@@ -268,14 +271,16 @@ class WorkQueue(Handle):
 
     def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
         """Agree on another policy: the `parts` that are given change, as `open` takes them."""
-        try:
-            policy = with_changes(self.policy, **parts)
-        except TypeError as error:
-            raise BadValue(f"a policy has no such part: {error}") from None
-        if self.path is not None:
-            for worker in policy.pool or ():
-                check_name("the name of a worker", worker)
-        state, _ = self._ask(Reconfigure(policy), by, why)
+        with self._log:  # nobody changes another part meanwhile
+            self._catch_up(mend=True)
+            try:
+                policy = with_changes(self._state.policy, **parts)
+            except TypeError as error:
+                raise BadValue(f"a policy has no such part: {error}") from None
+            if self.path is not None:
+                for worker in policy.pool or ():
+                    check_name("the name of a worker", worker)
+            state, _ = self._ask(Reconfigure(policy), by, why)
         return state.policy
 
     def tick(self, *, by: str | None = None) -> None:

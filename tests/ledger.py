@@ -73,6 +73,11 @@ def told(state: State) -> tuple[Any, ...]:
         tuple(state.sleeping),
         tuple(state.due),
         tuple(sorted(state.holders.items())),
+        tuple(sorted(state.fronts.items())),
+        tuple(state.by_key),
+        tuple(state.behind_dead),
+        tuple(sorted((repr(worker), lease) for worker, lease in state.busy.items())),
+        tuple(sorted(state.leases.items())),
         state.next_due(),
     )
 

@@ -42,6 +42,8 @@ MAY_USE = {
     "workqueue": {"attrs"},
     "handle": {"attrs"},
     "storage": {"attrs", "cattrs", "msgspec"},
+    "worker": {"attrs"},
+    "aio": {"attrs"},
     "cli": {"attrs", "cattrs", "click", "rich"},
     "testing": {"attrs", "hypothesis"},
     "": set(),
@@ -55,7 +57,12 @@ MAY_IMPORT = {
     "handle": {"core", "storage"},
     "workqueue": {"core", "storage", "handle"},
     "contracts": {"core", "workqueue", "contracts"},
-    "cli": {"core", "storage", "queries", "handle", "workqueue", "contracts", "cli", ""},
+    "worker": {"core", "workqueue", "worker"},
+    "aio": {"core", "workqueue", "worker", "aio"},
+    "cli": {
+        *("core", "storage", "queries", "handle", "workqueue", "contracts", "worker", "aio"),
+        *("cli", ""),
+    },
     "testing": {"core", "storage", "queries", "handle", "workqueue", "testing", ""},
     "": {"core", "storage", "workqueue"},
 }

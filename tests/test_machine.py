@@ -15,7 +15,7 @@ from attrs import evolve
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from eventq.core import backoff, decide, downstream, state
+from eventq.core import admission, backoff, decide, downstream, state
 from eventq.core.commands import Open
 from eventq.core.errors import Refusal, StaleLease
 from eventq.core.events import Event, Readied
@@ -340,10 +340,10 @@ MUTANTS: list[tuple[Any, str, Any]] = [
     (state.Reading, "first", _last),
     (downstream, "root_above", lambda *_: None),
     (decide, "_leased", _any_lease),
-    (decide, "find_cycle", lambda *_: None),
-    (decide, "wanted", lambda *_: False),
+    (admission, "find_cycle", lambda *_: None),
+    (admission, "wanted", lambda *_: False),
     (decide, "block_below", lambda *_: None),
-    (decide, "_differs", lambda *_: None),
+    (admission, "_differs", lambda *_: None),
     (decide, "_due", lambda *_: None),
     (decide, "DUE_LIMIT", 1),
     (decide, "_known_worker", lambda *_: None),
@@ -355,7 +355,7 @@ MUTANTS: list[tuple[Any, str, Any]] = [
     (backoff, "fraction", lambda *_: 0.5),
     (decide, "delay", lambda *_: timedelta()),
     (decide, "selected", lambda state, _: [record.task.task for record in state.dead()]),
-    (decide, "settle", lambda t, name: t.tell(Readied(name))),
+    (admission, "settle", lambda t, name: t.tell(Readied(name))),
     (downstream, "ready", lambda t, record: t.tell(Readied(record.task.task))),
 ]
 

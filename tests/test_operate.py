@@ -294,9 +294,7 @@ def test_status_tells_of_leases_delays_and_keys(tmp_path: Path) -> None:
         out,
         re.MULTILINE,
     )
-    assert re.search(
-        r"^policy +1 .*leases for 9999 d, a death shuts its key$", out, re.MULTILINE
-    )
+    assert re.search(r"^policy +1 .*leases for 9999 d, a death shuts its key$", out, re.MULTILINE)
     assert re.search(r"^RUNNING .* EXPIRES\na .* in \d+ d( \d+ h)?$", out, re.MULTILINE)
     keys = out[out.index("KEY") :].splitlines()[:3]
     assert [line.split() for line in keys] == [

@@ -28,6 +28,7 @@ from eventq.cli.redrive import redrive
 from eventq.cli.run import run
 from eventq.cli.show import emit
 from eventq.cli.status import at, status
+from eventq.cli.work import work
 
 __all__ = ["eventq", "main"]
 
@@ -81,6 +82,7 @@ def eventq() -> None:
 
 for _command in (
     run,
+    work,
     status,
     dlq,
     explain,

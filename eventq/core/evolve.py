@@ -113,7 +113,10 @@ def tell(draft: Draft, event: Event) -> None:
             else record.copy()
         )
         records[name] = record
-    does(draft, event, record)
+    try:
+        does(draft, event, record)
+    except KeyError:  # no list of the state has what the event takes away
+        raise ImpossibleEvent(event, status, draft.seq, (repr(record),)) from None
     record.status = target
     if record.task.key is not None:
         place_front(draft, record.task.key)

@@ -6,7 +6,7 @@ event of the log. A field that an older log lacks means off.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Set
 from datetime import timedelta
 from math import isfinite
 from typing import Any, Literal
@@ -182,7 +182,8 @@ def _pool(value: Iterable[Hashable] | None) -> tuple[Hashable, ...] | None:
     if isinstance(value, str | bytes):
         raise BadValue(f"pool must be a collection of workers, not the text {value!r}")
     try:
-        pool = tuple(dict.fromkeys(value))
+        # A set has no order of its own, and none that comes of hashing may show anywhere.
+        pool = tuple(sorted(value, key=repr) if isinstance(value, Set) else dict.fromkeys(value))
     except TypeError as error:
         raise BadValue(f"pool must be a collection of hashable workers: {error}") from None
     if None in pool:

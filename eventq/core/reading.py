@@ -173,7 +173,7 @@ class Reading:
         over = 0 if kept.count is None else len(self.in_finished) - kept.count
         for record in self._listed(self.in_finished):
             assert record.ended is not None
-            if over <= 0 and (kept.age is None or record.ended + kept.age > at):
+            if over <= 0 and (kept.age is None or at - record.ended < kept.age):
                 return
             over -= 1
             yield record

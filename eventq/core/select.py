@@ -17,6 +17,7 @@ from attrs import field, frozen
 from eventq.core.errors import BadValue
 from eventq.core.policy import at_least
 from eventq.core.record import Record
+from eventq.core.values import check_name, in_utc, optional_time, storable
 
 __all__ = ["How", "Select", "selected"]
 
@@ -46,26 +47,26 @@ def _error(instance: Select, attribute: Any, value: object) -> None:
         raise BadValue(f"error must be a text or None, not {value!r}")
     try:
         _matches(instance.how, value)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise BadValue(f"error {value!r} is no regular expression: {error}") from None
 
 
 def _ids(value: Any) -> Any:
     if value is None or isinstance(value, str | bytes):
         return value
-    return tuple(dict.fromkeys(value))
+    try:
+        return tuple(dict.fromkeys(value))
+    except TypeError as error:
+        raise BadValue(f"tasks must be a collection of ids: {error}") from None
 
 
 def _check_ids(instance: object, attribute: Any, value: object) -> None:
-    if value is not None and not (
-        isinstance(value, tuple) and all(isinstance(name, str) for name in value)
-    ):
+    if value is None:
+        return
+    if not isinstance(value, tuple):
         raise BadValue(f"tasks must be a collection of ids or None, not {value!r}")
-
-
-def _time(instance: object, attribute: Any, value: object) -> None:
-    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
-        raise BadValue(f"{attribute.name} must be a datetime with its time zone, not {value!r}")
+    for name in value:
+        check_name("an id in tasks", name)
 
 
 @frozen
@@ -75,9 +76,9 @@ class Select:
 
     tasks: tuple[str, ...] | None = field(default=None, converter=_ids, validator=_check_ids)
     how: How = field(default="exact", validator=_how)
-    error: str | None = field(default=None, validator=_error)
-    died_before: datetime | None = field(default=None, validator=_time)
-    died_since: datetime | None = field(default=None, validator=_time)
+    error: str | None = field(default=None, converter=storable, validator=_error)
+    died_before: datetime | None = field(default=None, converter=in_utc, validator=optional_time)
+    died_since: datetime | None = field(default=None, converter=in_utc, validator=optional_time)
     limit: int | None = field(default=None, validator=at_least(0, optional=True))
 
 

@@ -211,6 +211,8 @@ def _started(draft: Draft, event: Started, record: Record) -> None:
     record.worker = event.worker
     record.expires = event.expires
     draft.leases = own(draft.leases, draft.owner)
+    if draft.seq in draft.leases:
+        raise KeyError(draft.seq)  # one entry hands out one task
     draft.leases[draft.seq] = event.task
     if event.worker is not None:
         draft.busy = own(draft.busy, draft.owner)

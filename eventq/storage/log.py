@@ -28,8 +28,9 @@ from eventq.core.errors import ImpossibleEvent
 from eventq.core.events import Entry, Json
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
-from eventq.storage.codec import decode, encode, fits
+from eventq.storage.codec import decode, encode
 from eventq.storage.errors import HandleFinished, LinesLost, LogDamaged, NotAQueue, ReadOnly
+from eventq.storage.mending import mend, pread, renew, whole_line
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, save, snapshots, sync_folder
@@ -213,7 +214,7 @@ class Log:
         with cursor.file.open("rb") as file:
             file.seek(cursor.offset)
             tail = file.read()
-        whole = cursor.hash is not None and _whole_line(tail, cursor.hash) is not None
+        whole = cursor.hash is not None and whole_line(tail, cursor.hash) is not None
         return cursor.seq + whole  # one that lacks only its newline is not lost
 
     def entries(self, since: int) -> Iterator[Entry]:
@@ -257,7 +258,7 @@ class Log:
                 raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
             end = cursor.offset + rest
             if rest:
-                yield from cursor.follow(io.BytesIO(_pread(self._segment, rest, cursor.offset)))
+                yield from cursor.follow(io.BytesIO(pread(self._segment, rest, cursor.offset)))
             after = cursor.copy()
             if not after.next_segment(end - cursor.offset):
                 return
@@ -295,62 +296,19 @@ class Log:
     # Writing, under the lock.
 
     def renew(self) -> None:
-        """After a failed sync: put a synced copy of the open segment in its place.
+        """After a failed sync: put a synced copy of the open segment in its place, see `mending`.
 
-        The kernel may have dropped what it could not write, show it all the same for a while, and
-        not say so again. Called under the lock.
+        Called under the lock.
         """
-        if not self._mark.exists():
-            return
-        segments = find_segments(self._folder)
-        if segments:
-            file = segment_path(self._folder, segments[-1])
-            text = file.read_bytes()
-            for _ in Cursor(self._folder, segments[-1]).follow(io.BytesIO(text)):
-                pass
-            aside = file.with_suffix(".tmp")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with os.fdopen(os.open(aside, flags, 0o600), "wb") as copy:
-                copy.write(text)
-                copy.flush()
-                os.fsync(copy.fileno())
-            aside.rename(file)
-        sync_folder(self._folder)
-        self._mark.unlink()
-        sync_folder(self.path)
+        if self._mark.exists():
+            renew(self._folder, self._mark)
 
     def mend(self) -> bool:
         """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
 
         Called under the lock, caught up.
         """
-        if self._segment < 0:
-            return False
-        cursor = self._cursor
-        size = os.fstat(self._segment).st_size
-        if size == cursor.offset:
-            return False
-        tail = _pread(self._segment, size - cursor.offset, cursor.offset)
-        assert cursor.hash is not None
-        line = _whole_line(tail, cursor.hash)
-        if line is not None:
-            end = cursor.offset + len(line)
-            os.pwrite(self._segment, b"\n", end - 1)
-            os.ftruncate(self._segment, end)
-            os.fdatasync(self._segment)
-            return True
-        torn = self.path / "torn"
-        torn.mkdir(mode=0o700, exist_ok=True)
-        kept = torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}"
-        descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(tail)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(torn)
-        os.ftruncate(self._segment, cursor.offset)
-        os.fdatasync(self._segment)
-        return False
+        return self._segment >= 0 and mend(self._segment, self._cursor, self.path / "torn")
 
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
@@ -477,22 +435,3 @@ class Log:
                     if descriptor >= 0:
                         os.close(descriptor)
                 self._segment = self._lock = -1
-
-
-def _whole_line(tail: bytes, last: bytes) -> bytes | None:
-    """The line that a tail is, but for its newline: that is missing, or became another byte."""
-    whole = tail.rstrip(b"\0")
-    for line in (whole + b"\n", whole[:-1] + b"\n"):
-        if fits(line, last):
-            return line
-    return None
-
-
-def _pread(descriptor: int, size: int, offset: int) -> bytes:
-    """All these bytes; the kernel may give fewer at a time, and gives none past the end."""
-    parts = []
-    while size > 0 and (part := os.pread(descriptor, size, offset)):
-        parts.append(part)
-        offset += len(part)
-        size -= len(part)
-    return b"".join(parts)

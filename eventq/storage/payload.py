@@ -55,7 +55,8 @@ def _check(what: str, value: Any) -> None:
             for key, inner in value.items():
                 if type(key) is not str:
                     raise BadValue(
-                        f"{where} has the key {key!r}, and JSON would give it back as a text"
+                        f"{where} has a key of the type {type(key).__name__}, "
+                        "and JSON would give it back as a text"
                     )
                 _check_text(f"a key of {where}", key)
                 stack.append((f"{where}[{key!r}]" if depth < 4 else where, inner, depth + 1))
@@ -70,8 +71,7 @@ def _check(what: str, value: Any) -> None:
                 raise BadValue(f"{where} is a number of more digits than Python reads back")
         elif value is not None and kind is not bool:
             raise BadValue(
-                f"{where} is of the type {kind.__name__}, which JSON would not give back the same: "
-                f"{value!r:.80}"
+                f"{where} is of the type {kind.__name__}, which JSON would not give back the same"
             )
 
 

@@ -275,7 +275,7 @@ def _resolve(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
 def _reconfigure(model: Model, draw: Draw, _: Sequence[Any]) -> dict[str, Any]:
     """Another policy, mostly in one or two parts."""
     other = draw_policy(draw)
-    names = [part.name for part in fields(Policy)]
+    names = [part.name for part in fields(Policy) if part.init]
     parts = [draw.pick(names) for _ in range(draw.pick((1, 2, 0)))]
     return {"policy": evolve(model.policy, **{part: getattr(other, part) for part in parts})}
 

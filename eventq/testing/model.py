@@ -1,10 +1,11 @@
 """The reference model: the whole queue again, written the slow, obvious way.
 
 `Model` notes only what has happened to each task itself. Whether a task is PENDING, BLOCKED or
-READY, who holds a key and what is due is worked out from that, from scratch, each time it is
-asked (`facts`, `noted`); what follows is told from there (`telling`, `admission`, and here). It shares the nouns with the queue that it audits (commands, events, refusals, the policy
-and the names of the statuses) and none of its rules, so that a mistake has to be made twice, in
-two ways of thinking, before it passes.
+READY, who holds a key and what is due is worked out from that, from scratch, each time it is asked
+(`facts`, `noted`); what follows is told from there (`telling`, `admission`, and here). It shares
+the nouns with the queue that it audits (commands, events, refusals, the policy and the names of
+the statuses) and none of its rules, so that a mistake has to be made twice, in two ways of
+thinking, before it passes.
 
 It foretells for each command the exact events in their exact order, or the refusal, and what is
 answered; `look()` is everything that may be asked of the queue after it. It has no log: `copy()`

@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
-from attrs import asdict
+from attrs import fields
 
 from eventq.core.commands import Open, command
 from eventq.core.decide import decide
@@ -69,7 +69,7 @@ class WorkQueueAdapter:
         if do == "enqueue_all":
             answer = self.queue.enqueue_all(arguments["tasks"])
         elif "policy" in arguments:
-            arguments |= asdict(arguments.pop("policy"), recurse=False)
+            arguments |= _parts(arguments.pop("policy"))
             answer = self.queue.reconfigure(**arguments)
         else:
             if do == "complete_and_start":
@@ -149,7 +149,7 @@ class DurableWorkQueueAdapter(WorkQueueAdapter):
         self._clock = clock
         self._dropped: list[WorkQueue] = []
         _begun(Log(path, segment_bytes=SEGMENT_BYTES), policy, clock).shut()
-        queue, self._other = self._open(**asdict(policy, recurse=False)), self._open()
+        queue, self._other = self._open(**_parts(policy)), self._open()
         super().__init__(queue)
 
     def _open(self, **told: Any) -> WorkQueue:
@@ -209,6 +209,11 @@ class DurableWorkQueueAdapter(WorkQueueAdapter):
         super().shut()
         for handle in (self._other, *self._dropped):
             handle.shut()
+
+
+def _parts(policy: Policy) -> dict[str, Any]:
+    """The parts of a policy, as `open` and `reconfigure` take them."""
+    return {part.name: getattr(policy, part.name) for part in fields(Policy) if part.init}
 
 
 def _begun(log: Log | MemoryLog, policy: Policy, clock: Clock) -> WorkQueue:

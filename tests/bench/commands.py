@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from eventq import Enqueue, Lease, Retry, WorkQueue
 
-from .measure import Scale, busy, turns
+from .measure import Scale, busy, collector, turns
 from .table import Table
 
 __all__ = ["tables"]
@@ -178,8 +178,9 @@ def tables(scale: Scale) -> Iterator[Table]:
     least, *larger = scale.sizes(1_000, 100_000, 1_000_000)
     fillings = {(least, 0): f"{least:,} waiting"}
     fillings |= {(n, 0): f"{n:,} waiting" for n in larger}
-    fillings |= {(least, n): f"{n:,} finished" for n in larger}
-    queues = {filling: _filled(*filling) for filling in fillings}
+    fillings |= {(least, n): f"{n:,} finished" for n in larger[:1]}
+    with collector(on=scale.collector):
+        queues = {filling: _filled(*filling) for filling in fillings}
     n = min(scale.few(COMMANDS, 200), max(1, least // 2))
 
     def case(run: Callable[[WorkQueue, int], float], queue: WorkQueue) -> Callable[[], float]:

@@ -23,6 +23,7 @@ __all__ = [
     "Scale",
     "Turns",
     "busy",
+    "collector",
     "machine",
     "new_paths",
     "scratch",
@@ -99,7 +100,7 @@ def turns(cases: Mapping[Any, Callable[[], Cost]], scale: Scale, most: int = 5) 
             shift = turn % len(names)
             for name in names[shift:] + names[:shift]:
                 gc.collect()
-                with _collector(on=scale.collector):
+                with collector(on=scale.collector):
                     cost = cases[name]()
                 if isinstance(cost, float):
                     costs[name].append(cost)
@@ -112,7 +113,8 @@ def turns(cases: Mapping[Any, Callable[[], Cost]], scale: Scale, most: int = 5) 
 
 
 @contextmanager
-def _collector(*, on: bool) -> Iterator[None]:
+def collector(*, on: bool) -> Iterator[None]:
+    """With Python's collector of cycles on or off."""
     was = gc.isenabled()
     (gc.enable if on else gc.disable)()
     try:

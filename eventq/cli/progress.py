@@ -1,0 +1,106 @@
+"""What `eventq work` says while it works: a line, or a JSON object, for each thing that happens."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from eventq.cli.live import JsonView, Out, PlainView
+from eventq.core.lifecycle import Status
+from eventq.core.record import Lease, Task
+from eventq.core.state import State
+from eventq.worker import Failure, Witness
+
+__all__ = ["Progress", "progress_for"]
+
+
+class Progress(Witness):
+    """Tells a view, and counts for the line at the end."""
+
+    def __init__(self, view: PlainView, grace: float) -> None:
+        self.asked: list[int] = []
+        """The signals that asked the worker to stop."""
+        self._view = view
+        self._grace = grace
+        self._counts: Counter[str] = Counter()
+        self._since: dict[int, float] = {}
+        self._lock = threading.Lock()
+
+    def began(self, lease: Lease) -> None:
+        self._since[lease.id] = time.monotonic()
+        facts = {"lease": lease.id, "attempt": lease.attempt, "worker": lease.worker}
+        self._tell("started", lease, **facts)
+
+    def succeeded(self, lease: Lease) -> None:
+        seconds = time.monotonic() - self._since[lease.id]
+        self._tell("succeeded", lease, seconds=round(seconds, 3), output=_output(lease))
+
+    def failed(self, lease: Lease, failure: Failure, task: Task) -> None:
+        dead = task.status in (Status.DEAD, Status.PARKED)
+        self._tell(
+            task.status.lower() if dead else "failed",
+            lease,
+            attempt=lease.attempt,
+            of=task.max_attempts,
+            error=failure.error,
+            output=_output(lease),
+        )
+
+    def handed_back(self, lease: Lease) -> None:
+        self._tell("released", lease, lease=lease.id)
+
+    def dropped(self, lease: Lease) -> None:
+        self._tell("dropped", lease, lease=lease.id)
+
+    def busy(self, worker: str, task: str, lease: int) -> None:
+        with self._lock:
+            self._view.tell("waiting", task, worker=worker, lease=lease)
+
+    def _tell(self, what: str, told: Lease, /, **facts: Any) -> None:
+        """Called from several threads, whose lines must not mix."""
+        with self._lock:
+            if what != "started":
+                self._since.pop(told.id, None)
+            self._counts[what] += 1
+            self._view.tell(what, told.task, **facts)
+
+    def stopping(self, number: int) -> None:
+        """A signal has asked the worker to stop."""
+        self.asked.append(number)
+        running = len(self._since)
+        if running and len(self.asked) == 1 and not isinstance(self._view, JsonView):
+            self._view.out.line(
+                f"stopping: {running} may run on for {self._grace:g} s; ask again to stop them now"
+            )
+
+    def over(self, state: State) -> None:
+        """The worker has ended, and this is how the queue stands."""
+        interrupted = signal.Signals(self.asked[0]).name if self.asked else None
+        counts = {status.value: number for status, number in state.counts().items() if number}
+        told = dict(self._counts)
+        if isinstance(self._view, JsonView):
+            summary = {"event": "summary", "interrupted": interrupted, "told": told}
+            self._view.out.line(json.dumps({**summary, "counts": counts}))
+            return
+        ended = "paused" if state.dispatch == "paused" else "drained"
+        why = f"stopped by {interrupted}" if interrupted else ended
+        self._view.out.line(f"{why}; this worker: {_listed(told)}; queue: {_listed(counts)}")
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {what.lower()}" for what, number in counts.items()) or "nothing"
+
+
+def _output(lease: Lease) -> str:
+    return f"output/{lease.id}.log"
+
+
+def progress_for(grace: float, *, as_json: bool) -> Progress:
+    """What tells standard output."""
+    out = Out(sys.stdout)
+    return Progress(JsonView(out) if as_json else PlainView(out), grace)

@@ -1,0 +1,154 @@
+"""`eventq work`: runs the commands of a queue's tasks until it is stopped, or the queue drained."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eventq import WorkQueue
+from eventq.cli.options import examples, json_option, log_of, queue_option
+
+if TYPE_CHECKING:
+    from eventq.cli.progress import Progress
+
+__all__ = ["work"]
+
+LONGEST = 10 * 365 * 86400.0
+"""The longest span that can be given, in seconds: some ten years."""
+
+ASKING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+
+@click.command(
+    epilog=examples(
+        "eventq work --queue nightly -j 4",
+        "eventq work --queue nightly --drain --json",
+        "eventq work --queue nightly --lease-for 10 --grace 300",
+    )
+)
+@queue_option
+@click.option(
+    "-j",
+    "--workers",
+    type=click.IntRange(1, 1024),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="number of cores",
+    metavar="N",
+    help="How many commands run at the same time.",
+)
+@click.option("--drain", is_flag=True, help="End when nothing is left to do.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Its workers are called NAME/1, NAME/2 ...  [default: a name that nobody else has]",
+)
+@click.option(
+    "--lease-for",
+    type=click.FloatRange(0.1, LONGEST),
+    show_default="as the queue has it, else 60",
+    metavar="SECONDS",
+    help="How long a lease runs; it is renewed while its command runs.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, LONGEST),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long what runs may go on when the worker is asked to stop.",
+)
+@json_option
+@click.pass_context
+def work(
+    context: click.Context,
+    queue: Path,
+    workers: int,
+    drain: bool,
+    name: str | None,
+    lease_for: float | None,
+    grace: float,
+    as_json: bool,
+) -> None:
+    """Run the commands of a queue's tasks until stopped or, with --drain, until none is left.
+
+    A task says what to run in its payload, as `eventq run` writes it: an object with argv and, as
+    needed, cwd, env and timeout. A task that says no such thing goes to the dead letters. Others
+    enqueue; any number of `eventq work` share a queue, also with one `eventq run`.
+
+    \b
+      with WorkQueue.open("nightly") as q:
+          q.enqueue("fetch", {"argv": ["python3", "fetch.py"], "timeout": 60})
+
+    Each command has a lease that ends by itself: if its worker is killed, the task comes back to
+    the others. A task that is cancelled has its command stopped. Asked to stop (Ctrl-C or TERM),
+    the worker begins nothing more, lets what runs finish within the grace, and then stops it and
+    hands it back at no attempt; asked once more, it does so at once.
+
+    It exits with 0, also when it was stopped; with --drain as `eventq run` does.
+    """
+    context.exit(_work(queue, workers, drain, name, lease_for, grace, as_json))
+
+
+def _work(
+    queue: Path,
+    workers: int,
+    drain: bool,
+    name: str | None,
+    lease_for: float | None,
+    grace: float,
+    as_json: bool,
+) -> int:
+    # Imported here, since the other commands start faster without them.
+    from eventq.aio import AsyncWorker
+    from eventq.cli.attempts import Attempts
+    from eventq.cli.progress import progress_for
+    from eventq.cli.standing import standing
+
+    log_of(queue)
+    folder = Path(os.path.realpath(queue))
+    progress = progress_for(grace, as_json=as_json)
+
+    async def serve() -> None:
+        attempts = Attempts(folder)
+        try:
+            worker = AsyncWorker(
+                q,
+                attempts,
+                concurrency=workers,
+                name=name,
+                lease_for=lease_for,
+                grace=grace,
+                drain=drain,
+                witness=progress,
+            )
+            _listen(worker.stop, progress)
+            await worker.run()
+        finally:
+            await attempts.close()
+
+    with WorkQueue.open(folder) as q:
+        asyncio.run(serve())
+        state = q.state
+    progress.over(state)
+    if not drain:
+        return 0
+    return 128 + progress.asked[0] if progress.asked else standing(state).code
+
+
+def _listen(stop: Callable[[], None], progress: Progress) -> None:
+    """Let the signals that ask a worker to stop do so."""
+
+    def asked(number: int) -> None:
+        progress.stopping(number)
+        stop()
+
+    loop = asyncio.get_running_loop()
+    for number in ASKING:
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            loop.add_signal_handler(number, asked, number)
