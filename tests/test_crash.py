@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import errno
-import linecache
 import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -30,7 +27,7 @@ from disk import (
     untouched,
 )
 
-from eventq import Enqueue, EventqError, HandleFinished, LogDamaged, State, WorkQueue
+from eventq import EventqError, HandleFinished, LogDamaged, State, WorkQueue
 from eventq.core.evolve import replay
 
 SHORT = FIXTURES / "short"
@@ -256,115 +253,7 @@ def test_a_roll_that_fails_changes_nothing(
     check(path, "a", "b", "c")
 
 
-# Interrupts.
-
-
-def test_a_line_that_was_read_is_never_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An interrupt may come when all of it was written, and a reader may have seen it."""
-    path = tmp_path / "q"
-    with WorkQueue.open(path) as q, WorkQueue.open(path, read_only=True) as reader:
-        q.enqueue("a")
-        real = os.pwrite
-
-        def interrupted(fd: int, data: Any, at: int) -> int:
-            real(fd, data, at)
-            assert reader.task("b") is not None
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                q.enqueue("b")
-        assert q.enqueue("c").id == "c"
-        assert reader.state == q.state
-    check(path, "a", "b", "c")
-
-
-class Interrupt:
-    """Raises KeyboardInterrupt before the n-th line that is carried out inside eventq.
-
-    Not where a block is entered or left: there a real one never comes before the lock is let go
-    of, but the tracer does.
-    """
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    def __call__(self, frame: FrameType, what: str, _: Any) -> Any:
-        code = frame.f_code
-        if "/eventq/" not in code.co_filename or code.co_name in ("__enter__", "__exit__"):
-            return None
-        line = linecache.getline(code.co_filename, frame.f_lineno)
-        if what == "line" and "with " not in line and "try:" not in line:
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-        return self
-
-
-def interrupted(ask: Callable[[], Any], after: int) -> bool:
-    """Ask, and interrupt it there; whether it came to that."""
-    before = sys.gettrace()
-    sys.settrace(Interrupt(after))
-    try:
-        ask()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
-def goes_on(q: WorkQueue, other: WorkQueue, number: int) -> None:
-    """What was interrupted has happened or has not; and whatever is done next goes well."""
-    for i in range(2):
-        q.enqueue(f"{number}.{i}")
-        other.enqueue(f"{number}.{i}'")
-    assert q.state == other.state
-    q.state.check()
-
-
-STEP = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 3
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("size", [1, 10**6])
-def test_an_interrupt_leaves_the_handle_and_the_log_as_one(size: int, tmp_path: Path) -> None:
-    """Wherever it comes while a command is carried out: what is in the log is in the memory."""
-    path = tmp_path / "q"
-    with (
-        WorkQueue.open(path, segment_bytes=size, snapshots=False) as q,
-        WorkQueue.open(path, segment_bytes=size, snapshots=False) as other,
-    ):
-        number = 1
-        while interrupted(lambda n=number: q.enqueue(f"t{n}"), number):  # type: ignore[misc]
-            goes_on(q, other, number)
-            number += STEP
-        assert number > 200
-        with WorkQueue.open(path, read_only=True) as reader:
-            assert reader.state == q.state
-    check_chain(path)
-
-
-@pytest.mark.usefixtures("quick")
-def test_an_interrupt_while_catching_up_loses_nothing(tmp_path: Path) -> None:
-    """Wherever it comes: what others wrote is read when it is asked for next."""
-    path = tmp_path / "q"
-    with (
-        WorkQueue.open(path, segment_bytes=500, snapshots=False) as q,
-        WorkQueue.open(path, segment_bytes=500, snapshots=False) as other,
-    ):
-        number = 1
-        other.enqueue_all([Enqueue(None), Enqueue(None)])
-        while interrupted(lambda: q.state, number):
-            assert q.state == other.state
-            other.enqueue_all([Enqueue(None), Enqueue(None)])
-            number += 2 * STEP
-        assert number > 200
-        q.enqueue("last")
-    check_chain(path)
+# Damage.
 
 
 def test_damage_met_on_the_way_leaves_the_handle_where_it_is(tmp_path: Path) -> None:

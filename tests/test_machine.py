@@ -360,7 +360,7 @@ MUTANTS: list[tuple[Any, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("where", "name", "mutant"), MUTANTS, ids=lambda value: str(value)[-20:])
+@pytest.mark.parametrize(("where", "name", "mutant"), MUTANTS, ids=[name for _, name, _ in MUTANTS])
 def test_a_mistake_in_the_core_is_caught(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, mutant: Any
 ) -> None:

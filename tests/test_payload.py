@@ -218,10 +218,10 @@ def test_the_error_says_where_it_is() -> None:
     for value, words in [
         ({"a": [1, {"b": {2}}]}, r"it\['a'\]\[1\]\['b'\] is .*\bset\b"),
         ([math.nan], r"it\[0\] is nan"),
-        ({"a": {3: 4}}, r"it\['a'\] has the key 3"),
+        ({"a": {3: 4}}, r"it\['a'\] has a key of the type int"),
         ({"\ud800": 1}, "a key of it holds a lone surrogate"),
         ([[["\ud800"]]], r"it\[0\]\[0\]\[0\] holds a lone surrogate"),
-        (object(), "it is .*object.*, which JSON would not give back the same: <object"),
+        (object(), "it is .*object, which JSON would not give back the same"),
         (nested(201), "it is nested deeper than 200 levels"),
     ]:
         with pytest.raises(BadValue, match=words):

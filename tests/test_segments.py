@@ -236,6 +236,10 @@ def test_every_segment_lost_emptied_doubled_or_swapped_is_found(tmp_path: Path) 
         changes.append((f"{name} lost", {k: v for k, v in files.items() if k != name}))
         changes.append((f"{name} emptied", files | {name: b""}))
         changes.append((f"{name} cut", files | {name: files[name][:-1]}))
+        tails = (b'{"v":1,', b"\0", b"\n")
+        changes.extend(
+            (f"{tail!r} behind {name}", files | {name: files[name] + tail}) for tail in tails
+        )
         shifted = f"{int(name[:20]) + 1:020}.jsonl"
         changes.append((f"{name} renamed", {shifted if k == name else k: files[k] for k in files}))
         for other in names:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import EIO, Disk, check_chain, segments
+from disk import EIO, Disk, check_chain, digest_of, lines, segments
 
 from eventq import HandleFinished, WorkQueue
 from eventq import handle as handle_module
@@ -69,6 +69,23 @@ def test_a_yes_to_what_another_wrote_syncs_first(tmp_path: Path, disk: Disk) -> 
             assert disk.did == [("fdatasync", segment(1))]
             ask(other)
             assert disk.did == [("fdatasync", segment(1))]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EROFS])
+def test_where_nothing_can_be_written_nothing_needs_a_sync(
+    code: int, tmp_path: Path, disk: Disk
+) -> None:
+    """A reader of an archive on such a medium has its head all the same; a writer has not."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q, WorkQueue.open(path, read_only=True) as reader:
+        disk.fails["fdatasync"] = OSError(code, os.strerror(code))
+        assert reader.head == (1, digest_of(lines(path)[0]).decode())
+        assert reader.state.seq == 1
+        with pytest.raises(OSError, match=os.strerror(code)):
+            q.enqueue("a")
+        disk.fails["fdatasync"] = EIO
+        with pytest.raises(OSError, match="Input/output error"):
+            _ = reader.head
 
 
 def test_a_new_queue_is_on_disk_with_its_name(tmp_path: Path, disk: Disk) -> None:

@@ -378,7 +378,7 @@ def test_any_hashable_is_a_worker_in_memory(tmp_path: Path) -> None:
     assert not (tmp_path / "p").exists()
 
 
-NO_LEASE: list[Any] = [None, 0, -1, True, 1.0, "1", [], {}, object(), b"1"]
+NO_LEASE: list[Any] = [None, 0, -1, True, 1.0, "1", [], {}, Any, b"1"]
 
 
 @pytest.mark.parametrize("lease", NO_LEASE, ids=repr)

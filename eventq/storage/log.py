@@ -28,12 +28,13 @@ from eventq.core.errors import ImpossibleEvent
 from eventq.core.events import Entry, Json
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
+from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode, encode
-from eventq.storage.errors import HandleFinished, LinesLost, LogDamaged, NotAQueue, ReadOnly
-from eventq.storage.mending import mend, pread, renew, whole_line
+from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly
+from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
-from eventq.storage.snapshot import load, save, snapshots, sync_folder
+from eventq.storage.snapshot import save, sync_folder
 from eventq.storage.watch import Watch
 
 __all__ = ["SEGMENT_BYTES", "Log"]
@@ -135,7 +136,7 @@ class Log:
     def state(self) -> State:
         """The state of all that was written: from the newest snapshot that fits, or from the
         first line."""
-        begin, self._cursor = self._begin(None)
+        begin, self._cursor = where_to_begin(self.path, None)
         if not self._cursor.file.exists():
             return begin
         try:
@@ -150,7 +151,7 @@ class Log:
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""
-        begin, cursor = self._begin(seq)
+        begin, cursor = where_to_begin(self.path, seq)
         return self._fold(begin, itertools.islice(cursor.forward(), seq - begin.seq))
 
     def _fold(self, begin: State, entries: Iterator[Folded]) -> State:
@@ -173,49 +174,6 @@ class Log:
             for event in entry.events
             if getattr(event, "task", None) == task
         ]
-
-    def _begin(self, until: int | None) -> tuple[State, Cursor]:
-        segments = find_segments(self._folder)
-        for seq in snapshots(self.path / "snapshots"):
-            if until is not None and seq > until:
-                continue
-            loaded = load(self.path / "snapshots", seq, self._folder)
-            if loaded is None:
-                continue
-            state, cursor = loaded
-            if self._fits(cursor):
-                return state, cursor
-            if until is None and (last := self._last_seq(segments)) < seq:
-                raise LinesLost(self.path, last, seq)
-        first = segments[0] if segments else 1
-        if first != 1:
-            raise LogDamaged(
-                segment_path(self._folder, 1), 1, 0, 1, f"the log begins only with entry {first}"
-            )
-        return State(), Cursor(self._folder)
-
-    def _fits(self, cursor: Cursor) -> bool:
-        """Whether the line that ends at the cursor is the one that the snapshot was taken after."""
-        assert cursor.hash is not None
-        tail = b'"' + cursor.hash + b'"}\n'
-        try:
-            with cursor.file.open("rb") as file:
-                file.seek(cursor.offset - len(tail))
-                return file.read(len(tail)) == tail
-        except (OSError, ValueError):
-            return False
-
-    def _last_seq(self, segments: list[int]) -> int:
-        if not segments:
-            return 0
-        cursor = Cursor(self._folder, segments[-1])
-        for _ in cursor.forward():
-            pass
-        with cursor.file.open("rb") as file:
-            file.seek(cursor.offset)
-            tail = file.read()
-        whole = cursor.hash is not None and whole_line(tail, cursor.hash) is not None
-        return cursor.seq + whole  # one that lacks only its newline is not lost
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""

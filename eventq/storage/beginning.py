@@ -1,0 +1,63 @@
+"""Where reading a log begins: behind the newest snapshot that fits it, or at its first line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eventq.core.state import State
+from eventq.storage.errors import LinesLost, LogDamaged
+from eventq.storage.mending import whole_line
+from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.snapshot import load, snapshots
+
+__all__ = ["where_to_begin"]
+
+
+def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
+    """A state of the queue in this directory, and the place in its log where it stands.
+
+    Not after entry `until`; None: as late as can be. Raises LinesLost where a snapshot is ahead
+    of the log, and LogDamaged where the log has lost its beginning.
+    """
+    log = queue / "log"
+    segments = find_segments(log)
+    for seq in snapshots(queue / "snapshots"):
+        if until is not None and seq > until:
+            continue
+        loaded = load(queue / "snapshots", seq, log)
+        if loaded is None:
+            continue
+        state, cursor = loaded
+        if _fits(cursor):
+            return state, cursor
+        if until is None and (last := _last_seq(log, segments)) < seq:
+            raise LinesLost(queue, last, seq)
+    first = segments[0] if segments else 1
+    if first != 1:
+        raise LogDamaged(segment_path(log, 1), 1, 0, 1, f"the log begins only with entry {first}")
+    return State(), Cursor(log)
+
+
+def _fits(cursor: Cursor) -> bool:
+    """Whether the line that ends at the cursor is the one that the snapshot was taken after."""
+    assert cursor.hash is not None
+    tail = b'"' + cursor.hash + b'"}\n'
+    try:
+        with cursor.file.open("rb") as file:
+            file.seek(cursor.offset - len(tail))
+            return file.read(len(tail)) == tail
+    except (OSError, ValueError):
+        return False
+
+
+def _last_seq(log: Path, segments: list[int]) -> int:
+    if not segments:
+        return 0
+    cursor = Cursor(log, segments[-1])
+    for _ in cursor.forward():
+        pass
+    with cursor.file.open("rb") as file:
+        file.seek(cursor.offset)
+        tail = file.read()
+    whole = cursor.hash is not None and whole_line(tail, cursor.hash) is not None
+    return cursor.seq + whole  # one that lacks only its newline is not lost

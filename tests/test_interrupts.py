@@ -1,0 +1,211 @@
+"""Interrupts and signals: whatever breaks into a command, memory and log stay as one."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from disk import check_chain, lines
+
+from eventq import Enqueue, EventqError, WorkQueue
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for: these tests are not about syncing."""
+    monkeypatch.setattr(os, "fdatasync", int)
+    monkeypatch.setattr(os, "fsync", int)
+
+
+def test_a_line_that_was_read_is_never_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt may come when all of it was written, and a reader may have seen it."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q, WorkQueue.open(path, read_only=True) as reader:
+        q.enqueue("a")
+        real = os.pwrite
+
+        def interrupted(fd: int, data: Any, at: int) -> int:
+            real(fd, data, at)
+            assert reader.task("b") is not None
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                q.enqueue("b")
+        assert q.enqueue("c").id == "c"
+        assert reader.state == q.state
+    assert len(lines(path)) == len(check_chain(path)) == 4
+
+
+class AtLine:
+    """Calls something before the n-th line that is carried out inside eventq.
+
+    Not where a block is entered or left: there a real interrupt never comes before the lock is
+    let go of, but the tracer does.
+    """
+
+    def __init__(self, after: int, call: Callable[[], None]) -> None:
+        self.left = after
+        self.call = call
+
+    def __call__(self, frame: FrameType, what: str, _: Any) -> Any:
+        code = frame.f_code
+        if "/eventq/" not in code.co_filename or code.co_name in ("__enter__", "__exit__"):
+            return None
+        line = linecache.getline(code.co_filename, frame.f_lineno)
+        if what == "line" and "with " not in line and "try:" not in line:
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                self.call()
+        return self
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def interrupted(ask: Callable[[], Any], after: int) -> bool:
+    """Ask, and interrupt it there; whether it came to that."""
+    before = sys.gettrace()
+    sys.settrace(AtLine(after, interrupt))
+    try:
+        ask()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def goes_on(q: WorkQueue, other: WorkQueue, number: int) -> None:
+    """What was interrupted has happened or has not; and whatever is done next goes well."""
+    for i in range(2):
+        q.enqueue(f"{number}.{i}")
+        other.enqueue(f"{number}.{i}'")
+    assert q.state == other.state
+    q.state.check()
+
+
+STEP = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 3
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("size", [1, 10**6])
+def test_an_interrupt_leaves_the_handle_and_the_log_as_one(size: int, tmp_path: Path) -> None:
+    """Wherever it comes while a command is carried out: what is in the log is in the memory."""
+    path = tmp_path / "q"
+    with (
+        WorkQueue.open(path, segment_bytes=size, snapshots=False) as q,
+        WorkQueue.open(path, segment_bytes=size, snapshots=False) as other,
+    ):
+        number = 1
+        while interrupted(lambda n=number: q.enqueue(f"t{n}"), number):  # type: ignore[misc]
+            goes_on(q, other, number)
+            number += STEP
+        assert number > 200
+        with WorkQueue.open(path, read_only=True) as reader:
+            assert reader.state == q.state
+    check_chain(path)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interrupt_while_catching_up_loses_nothing(tmp_path: Path) -> None:
+    """Wherever it comes: what others wrote is read when it is asked for next."""
+    path = tmp_path / "q"
+    with (
+        WorkQueue.open(path, segment_bytes=500, snapshots=False) as q,
+        WorkQueue.open(path, segment_bytes=500, snapshots=False) as other,
+    ):
+        number = 1
+        other.enqueue_all([Enqueue(None), Enqueue(None)])
+        while interrupted(lambda: q.state, number):
+            assert q.state == other.state
+            other.enqueue_all([Enqueue(None), Enqueue(None)])
+            number += 2 * STEP
+        assert number > 200
+        q.enqueue("last")
+    check_chain(path)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("size", [1, 10**6])
+def test_who_breaks_into_a_command_breaks_nothing(size: int, tmp_path: Path) -> None:
+    """As a signal handler does that asks the queue: wherever it comes, it is answered or refused,
+    the command goes on, and what either was told is so."""
+    path = tmp_path / "q"
+    told: set[str] = set()
+    refused: list[EventqError] = []
+
+    def ask(name: str) -> None:
+        try:
+            told.add(q.enqueue(name).id)
+            assert q.task(name) is not None
+        except EventqError as error:
+            refused.append(error)
+
+    with WorkQueue.open(path, segment_bytes=size, snapshots=False) as q:
+        number = 1
+        while True:
+            at_line = AtLine(number, lambda n=number: ask(f"within {n}"))  # type: ignore[misc]
+            before = sys.gettrace()
+            sys.settrace(at_line)
+            try:
+                told.add(q.enqueue(f"around {number}").id)
+            finally:
+                sys.settrace(before)
+            assert all(name in q.state for name in told)
+            if at_line.left > 0:
+                break
+            number += STEP
+        assert number > 200
+        assert refused
+        assert any(name.startswith("within") for name in told)
+    check_chain(path)
+    with WorkQueue.open(path) as q:
+        assert all(name in q.state for name in told)
+        q.state.check()
+
+
+def test_a_signal_in_the_midst_of_a_sync_does_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most come then, for that is where most of the time goes: its handler may ask the queue."""
+    real = os.fdatasync
+    signals: list[int] = []
+
+    def fdatasync(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fdatasync", real)
+        real(descriptor)
+        signal.raise_signal(signal.SIGUSR1)  # its handler is called before this returns
+
+    def handler(number: int, _: object) -> None:
+        signals.append(number)
+        q.enqueue("within")
+
+    def late(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    with WorkQueue.open(tmp_path / "q") as q:
+        before = signal.signal(signal.SIGUSR1, handler), signal.signal(signal.SIGALRM, late)
+        signal.alarm(5)
+        monkeypatch.setattr(os, "fdatasync", fdatasync)
+        try:
+            q.enqueue("around")
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGUSR1, before[0])
+            signal.signal(signal.SIGALRM, before[1])
+        assert signals == [signal.SIGUSR1]
+        assert [task.id for task in q.state.tasks()] == ["around", "within"]
+    check_chain(tmp_path / "q")
