@@ -30,6 +30,7 @@ from eventq.core.record import DeadLetter, Lease, Task
 from eventq.core.select import Select
 from eventq.core.state import State
 from eventq.storage.errors import (
+    HandleBusy,
     HandleFinished,
     LinesLost,
     LogDamaged,
@@ -48,6 +49,7 @@ __all__ = [
     "Enqueue",
     "Entry",
     "EventqError",
+    "HandleBusy",
     "HandleFinished",
     "ImpossibleEvent",
     "Keys",

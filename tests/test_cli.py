@@ -83,11 +83,11 @@ def run(queue: Path, do: str, *more: object) -> Ran:
 
 
 def commands() -> dict[str, click.Command]:
-    return {name: one for name, one in group.commands.items() if name != "run"}
+    return {name: one for name, one in group.commands.items() if name not in ("run", "work")}
 
 
 def test_every_command_is_tested_here() -> None:
-    """Those that only read and those that write; `run` has tests of its own."""
+    """Those that only read and those that write; `run` and `work` have tests of their own."""
     assert {*EVERY, "completion"} == set(commands())
 
 
@@ -201,7 +201,7 @@ def test_the_help_names_every_command_and_every_exit_code() -> None:
     assert all(len(line) <= 80 for line in ran.out.splitlines())
 
 
-@pytest.mark.parametrize("do", [name for name in group.commands if name != "run"])
+@pytest.mark.parametrize("do", commands())
 def test_every_command_has_help_at_80_columns(do: str) -> None:
     """With options that say what they do, what --json prints, and examples."""
     ran = eventq(do, "--help")
@@ -219,7 +219,7 @@ def examples_of(do: str) -> list[str]:
     return [line.strip() for line in lines if line.startswith("  ")]
 
 
-@pytest.mark.parametrize("do", [name for name in group.commands if name != "run"])
+@pytest.mark.parametrize("do", commands())
 def test_every_example_works(queue: Path, do: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Typed one after the other, with a queue called nightly."""
     monkeypatch.chdir(queue.parent)

@@ -6,7 +6,7 @@ import linecache
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,7 +14,21 @@ from typing import Any
 import pytest
 from disk import check_chain, lines
 
-from eventq import Enqueue, EventqError, WorkQueue
+from eventq import Enqueue, EventqError, HandleFinished, WorkQueue
+
+
+@pytest.fixture(autouse=True)
+def in_time() -> Iterator[None]:
+    """Whatever hangs is broken into, and tells where it hung."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
@@ -132,7 +146,7 @@ def test_an_interrupt_while_catching_up_loses_nothing(tmp_path: Path) -> None:
         while interrupted(lambda: q.state, number):
             assert q.state == other.state
             other.enqueue_all([Enqueue(None), Enqueue(None)])
-            number += 2 * STEP
+            number += 2
         assert number > 200
         q.enqueue("last")
     check_chain(path)
@@ -177,6 +191,43 @@ def test_who_breaks_into_a_command_breaks_nothing(size: int, tmp_path: Path) -> 
         q.state.check()
 
 
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("size", [1, 10**6])
+def test_who_lets_go_of_a_handle_in_the_midst_of_a_command_breaks_nothing(
+    size: int, tmp_path: Path
+) -> None:
+    """It is refused, or the command is: no file is written to that another may have by then."""
+    path = tmp_path / "q"
+    told: set[str] = set()
+    refused: list[str] = []
+    number = 1
+    while True:
+        with WorkQueue.open(path, segment_bytes=size, snapshots=False) as q:
+
+            def let_go(q: WorkQueue = q) -> None:
+                try:
+                    q.shut()
+                except EventqError as error:
+                    refused.append(type(error).__name__)
+
+            at_line = AtLine(number, let_go)
+            before = sys.gettrace()
+            sys.settrace(at_line)
+            try:
+                told.add(q.enqueue(f"t{number}").id)
+            except HandleFinished:
+                refused.append("the command")
+            finally:
+                sys.settrace(before)
+        check_chain(path)
+        if at_line.left > 0:
+            break
+        number += 7
+    assert set(refused) == {"HandleBusy", "the command"}
+    with WorkQueue.open(path, read_only=True) as q:
+        assert all(name in q.state for name in told)
+
+
 def test_a_signal_in_the_midst_of_a_sync_does_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,19 +244,14 @@ def test_a_signal_in_the_midst_of_a_sync_does_not_hang(
         signals.append(number)
         q.enqueue("within")
 
-    def late(*_: object) -> None:
-        raise TimeoutError("it hangs")
-
     with WorkQueue.open(tmp_path / "q") as q:
-        before = signal.signal(signal.SIGUSR1, handler), signal.signal(signal.SIGALRM, late)
+        before = signal.signal(signal.SIGUSR1, handler)
         signal.alarm(5)
         monkeypatch.setattr(os, "fdatasync", fdatasync)
         try:
             q.enqueue("around")
         finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGUSR1, before[0])
-            signal.signal(signal.SIGALRM, before[1])
+            signal.signal(signal.SIGUSR1, before)
         assert signals == [signal.SIGUSR1]
         assert [task.id for task in q.state.tasks()] == ["around", "within"]
     check_chain(tmp_path / "q")

@@ -329,8 +329,6 @@ def test_a_file_that_cannot_be_read_could_not_be_checked(queue: Path) -> None:
 ILLEGAL: list[tuple[str, str, str]] = [
     ('"do":"start"', '"worker":"w1","lease_for"', '"worker":"w2","lease_for"'),
     ('"do":"release"', '"lease":', '"lease":9'),
-    ('"do":"tick"', '"do":"tick"', '"do":"knock"'),
-    ('"do":"tick"', '"do":"tick"', '"do":"start"'),
     ('"type":"died"', ',{"type":"died","task":"fetch"}', ""),
     ('"type":"died"', '"type":"died"', '"type":"parked"'),
     ('"type":"blocked"', '"root":"fetch"', '"root":"ghost"'),
@@ -504,7 +502,6 @@ FORBIDDEN: list[tuple[str, tuple[Event, ...]]] = [
         "Nothing below a root",
         (Started("a", 1), Failed("a", 1, "e", "permanent"), Died("a")),
     ),
-    ("A worker holds at most one task", (Started("a", 1, "w"), Started("c", 1, "w"))),
 ]
 
 

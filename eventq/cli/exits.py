@@ -37,7 +37,7 @@ Exit codes; where several would do, the highest:
   0  fine
   2  usage: a wrong option, or no queue at this place
   3  refused: the queue says no, or has no such task or entry; nothing changed
-  4  run, work --drain: dead letters are left; dlq --check: the condition holds
+  4  run, work --drain: dead letters; dlq --check: the condition holds
   5  run, work --drain: only a person can move the rest
   6  could not be read, written or checked: permissions, disk, a newer format
   7  verify: not legal; the log tells what the rules would not do

@@ -63,7 +63,9 @@ def replay(
 
     `keep` is given the state after each entry whose seq is a multiple of `every`.
     """
-    draft = Draft.flat(state) if keep is None and not len(state) else Draft.of(state)
+    if keep is None and not len(state):
+        return _replay_flat(Draft.flat(state), entries)
+    draft = Draft.of(state)
     for entry in entries:
         seq = entry.seq
         begin(draft, seq, entry.at)
@@ -73,6 +75,39 @@ def replay(
             state = draft.done()
             keep(state)
             draft = Draft.of(state)
+    return draft.done()
+
+
+def _replay_flat(draft: Draft, entries: Iterable[Folded]) -> State:
+    """The same for a flat draft, with `begin` and `tell` written out: opening waits for it."""
+    records: Any = draft.records
+    for entry in entries:
+        seq = entry.seq
+        if seq != draft.seq + 1:
+            begin(draft, seq, entry.at)
+        draft.seq = seq
+        draft.at = entry.at
+        for event in entry.events:
+            steps = _STEPS.get(type(event))
+            if steps is None:
+                tell(draft, event)
+                continue
+            name = event.task  # type: ignore[union-attr]  # as in `tell`
+            record = records.get(name)
+            step = steps.get(ABSENT if record is None else record.status)
+            if step is None or not draft.position or record is None:
+                tell(draft, event)
+                continue
+            draft.position += 1
+            try:
+                step[1](draft, event, record)
+            except KeyError:
+                draft.position -= 1
+                tell(draft, event)
+                raise
+            record.status = step[0]
+            if record.task.key is not None:
+                place_front(draft, record.task.key)
     return draft.done()
 
 

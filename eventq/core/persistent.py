@@ -159,12 +159,12 @@ class Sorted(Generic[T]):
     them whole, and both ends are at hand. A node is let go when it is empty and never merged.
     """
 
-    __slots__ = ("_head", "_owner", "_root", "_size", "_tail")
+    __slots__ = ("_head", "_owner", "_root", "_tail", "size")
 
     def __init__(self, owner: object = None) -> None:
         self._owner = owner
         self._root: _Node[T] = _Node(owner, [], None)
-        self._size = 0
+        self.size = 0
         # The leaves at both ends, once they are known to be our own and for as long as they are.
         self._head: _Node[T] | None = None
         self._tail: _Node[T] | None = None
@@ -173,12 +173,12 @@ class Sorted(Generic[T]):
         copy: Sorted[T] = Sorted.__new__(Sorted)
         copy._owner = owner
         copy._root = self._root
-        copy._size = self._size
+        copy.size = self.size
         copy._head = copy._tail = None
         return copy
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def first(self) -> T | None:
         """The smallest item, or None."""
@@ -229,10 +229,14 @@ class Sorted(Generic[T]):
         """The set with this item, which must not be there yet."""
         if self._owner is not owner:
             return self._owned(owner).add(item, owner)
-        self._size += 1
+        self.size += 1
         tail = self._tail
         if tail is not None and tail.keys[-1] < item and len(tail.keys) < WIDTH:
             tail.keys.append(item)
+            return self
+        root = self._root
+        if root.kids is None and root.owner is owner and len(root.keys) < WIDTH:
+            insort(root.keys, item)
             return self
         node, path = self._leaf(item)
         keys = node.keys
@@ -274,14 +278,24 @@ class Sorted(Generic[T]):
         head = self._head
         if head is not None and len(head.keys) > 1 and head.keys[0] == item:
             del head.keys[0]
-            self._size -= 1
+            self.size -= 1
+            return self
+        root = self._root
+        if root.kids is None and root.owner is owner:
+            i = bisect_left(root.keys, item)
+            if i == len(root.keys) or root.keys[i] != item:
+                raise KeyError(item)
+            del root.keys[i]
+            self.size -= 1
+            if not root.keys:
+                self._head = self._tail = None
             return self
         node, path = self._leaf(item)
         i = bisect_left(node.keys, item)
         if i == len(node.keys) or node.keys[i] != item:
             raise KeyError(item)
         del node.keys[i]
-        self._size -= 1
+        self.size -= 1
         if node.keys:
             if not any(i for _, i in path):
                 self._head = node

@@ -57,7 +57,7 @@ def _enqueued(draft: Draft, event: Enqueued, record: Record) -> None:
 
 def _named(draft: Draft, task: str) -> bool:
     """Whether anything unfinished names this task."""
-    return len(draft.edges) > 0 and next(draft.dependents(task), None) is not None
+    return bool(draft.edges.size) and next(draft.dependents(task), None) is not None
 
 
 def _bind(draft: Draft, record: Record) -> None:
@@ -177,7 +177,7 @@ def _succeed(draft: Draft, record: Record) -> None:
     record.needs = 0
     record.error = None
     _finish(draft, record)
-    if not len(draft.edges):
+    if not draft.edges.size:
         return
     for below in list(draft.dependents(record.task.task)):
         fewer = below

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
-from eventq.core.commands import command
+from eventq.core.commands import Start, command
 from eventq.core.decide import decide
 from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
 from eventq.core.events import Entry, Event, TaskEvent
@@ -200,7 +200,9 @@ class Judge:
         """The state after the entry if the rules decide what it says, else None and a breach."""
         try:
             asked = command(entry)
-            if list(asked.ask().items()) != list(entry.ask.items()):
+            refused = entry.ask.get("refused")
+            told = asked.ask() if refused is None else asked.refused(refused)
+            if list(told.items()) != list(entry.ask.items()):
                 raise ValueError(f"`ask` says {entry.ask}")
         except _BREAKS as error:
             what = f"no command reads as {entry.do!r} here: {_told(error)}"
@@ -209,6 +211,8 @@ class Judge:
         try:
             events, after = decide(self.state, asked, entry.at)
         except _BREAKS as error:
+            if isinstance(error, Refusal) and error.name == refused and not entry.events:
+                return evolve(self.state, entry)  # a refusal that was recorded
             no = "refuse it" if isinstance(error, Refusal) else "cannot carry it out"
             what = f"the log accepts {entry.do!r}, the rules {no}: {_told(error)}"
             self._breach(entry.seq, Rule.DECIDED_OTHERWISE, what)
@@ -216,6 +220,12 @@ class Judge:
         if events != entry.events:
             self._breach(entry.seq, Rule.DECIDED_OTHERWISE, _difference(events, entry.events))
             return None
+        if refused is not None:
+            what = f"the log refuses {entry.do!r}, the rules carry it out"
+            self._breach(entry.seq, Rule.DECIDED_OTHERWISE, what)
+            return None
+        if not events and self.state.policy.record and isinstance(asked, Start):
+            return evolve(self.state, entry)  # a start that got nothing, and was recorded
         if not events:
             what = f"{entry.do!r} changes nothing, and such an entry is never written"
             self._breach(entry.seq, Rule.DECIDED_OTHERWISE, what)

@@ -13,6 +13,7 @@ unlock, sync, answer. What was answered is on disk, as far as the disk is honest
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import io
@@ -62,7 +63,7 @@ class Log:
         self.read_only = read_only
         self._segment_bytes = segment_bytes
         self.mutex = threading.RLock()
-        self._syncing = threading.Lock()
+        self._syncing = threading.RLock()  # a handler of a signal may ask in the midst of it
         self._finished: str | None = None
         self._pid = os.getpid()
         self._synced = 0
@@ -357,10 +358,13 @@ class Log:
             try:
                 os.fdatasync(self._segment)
             except OSError as error:
-                self._finished = f"a sync failed ({error}), so what it wrote may be lost"
-                with suppress(OSError):
-                    self._mark.touch(mode=0o600)
-                raise
+                if not self.read_only:
+                    self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+                    with suppress(OSError):
+                        self._mark.touch(mode=0o600)
+                    raise
+                if error.errno not in (errno.EINVAL, errno.EROFS):
+                    raise  # else nothing can be written there, and so nothing is unsynced
             self._synced = max(written, seq)
 
     def snapshot(self, state: State, cursor: Cursor) -> Path:
