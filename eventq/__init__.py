@@ -30,7 +30,6 @@ from eventq.core.record import DeadLetter, Lease, Task
 from eventq.core.select import Select
 from eventq.core.state import State
 from eventq.storage.errors import (
-    HandleBusy,
     HandleFinished,
     LinesLost,
     LogDamaged,
@@ -49,7 +48,6 @@ __all__ = [
     "Enqueue",
     "Entry",
     "EventqError",
-    "HandleBusy",
     "HandleFinished",
     "ImpossibleEvent",
     "Keys",

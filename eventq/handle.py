@@ -8,7 +8,6 @@ handle is finished and answers nothing more.
 from __future__ import annotations
 
 import os
-import threading
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -37,7 +36,7 @@ from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry
 from eventq.core.record import DeadLetter, Task
 from eventq.core.state import State
 from eventq.core.values import check_name, storable
-from eventq.storage.errors import HandleBusy, NotAQueue, ReadOnly
+from eventq.storage.errors import NotAQueue, ReadOnly
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.segments import Cursor
@@ -83,8 +82,6 @@ class Handle:
         self._clock = clock
         self._read_at = time.monotonic()
         self._snapshots = snapshots
-        self._asking: int | None = None
-        """The thread whose command is on its way, under the lock."""
 
     @classmethod
     def open(
@@ -217,8 +214,6 @@ class Handle:
 
     def shut(self) -> None:
         """Let go of the files. The handle answers nothing more; the queue goes on without it."""
-        if self._asking == threading.get_ident():
-            raise HandleBusy("shut the handle")
         self._log.shut()
 
     # The one way through.
@@ -255,41 +250,28 @@ class Handle:
             raise BadValue(f"why must be a text or None, not {why!r}")
         why = storable(why)
         log = self._log
-        me = threading.get_ident()
-        if self._asking == me:
-            raise HandleBusy(command.do)
         with log:
-            self._asking = me
+            self._catch_up(mend=True)
+            at = self._now()
+            by = by or self._by or _asker(command, self._state)
             try:
-                state, events, place = self._decide_and_write(command, by, why)
-            finally:
-                self._asking = None
+                events, state = decide(self._state, command, at)
+            except Refusal as refusal:
+                if self._state.policy.record:
+                    whole = _spelled_out(command, self._state.policy)
+                    self._keep(Entry(0, at, command.do, (), whole.refused(refusal.name), by, why))
+                raise
+            if events:
+                entry = Entry(state.seq, at, command.do, events, command.ask(), by, why)
+                self._keep(entry, state)
+            elif self._state.policy.record and isinstance(command, Start):
+                state = self._keep(Entry(0, at, command.do, (), command.ask(), by))
+            place = self._snapshot_due()
         log.sync(state.seq)
         if place is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)
         return state, events
-
-    def _decide_and_write(
-        self, command: Command, by: str | None, why: str | None
-    ) -> tuple[State, tuple[Event, ...], Cursor | None]:
-        """What comes under the lock; also where the log stands, if a snapshot is due."""
-        self._catch_up(mend=True)
-        at = self._now()
-        by = by or self._by or _asker(command, self._state)
-        try:
-            events, state = decide(self._state, command, at)
-        except Refusal as refusal:
-            if self._state.policy.record:
-                whole = _spelled_out(command, self._state.policy)
-                self._keep(Entry(0, at, command.do, (), whole.refused(refusal.name), by, why))
-            raise
-        if events:
-            entry = Entry(state.seq, at, command.do, events, command.ask(), by, why)
-            self._keep(entry, state)
-        elif self._state.policy.record and isinstance(command, Start):
-            state = self._keep(Entry(0, at, command.do, (), command.ask(), by))
-        return state, events, self._snapshot_due()
 
     def _keep(self, entry: Entry, state: State | None = None) -> State:
         """Write an entry, then keep the state after it."""

@@ -48,7 +48,8 @@ class WorkQueue(Handle):
     """A work queue whose whole state is one log. Open it with `open` or `in_memory`.
 
     Every method that asks something of the queue raises a `Refusal` where the rules refuse it,
-    and then nothing has changed. A handle may be used by several threads. `by` says who asks,
+    and then nothing has changed. A handle may be used by several threads, but not by a handler of
+    signals, which would break into a command of its own thread. `by` says who asks,
     `why` is what an operator says about it; both are kept in the log.
     """
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from disk import check_chain, lines
 
-from eventq import Enqueue, EventqError, HandleFinished, WorkQueue
+from eventq import Enqueue, WorkQueue
 
 
 @pytest.fixture(autouse=True)
@@ -150,82 +150,6 @@ def test_an_interrupt_while_catching_up_loses_nothing(tmp_path: Path) -> None:
         assert number > 200
         q.enqueue("last")
     check_chain(path)
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("size", [1, 10**6])
-def test_who_breaks_into_a_command_breaks_nothing(size: int, tmp_path: Path) -> None:
-    """As a signal handler does that asks the queue: wherever it comes, it is answered or refused,
-    the command goes on, and what either was told is so."""
-    path = tmp_path / "q"
-    told: set[str] = set()
-    refused: list[EventqError] = []
-
-    def ask(name: str) -> None:
-        try:
-            told.add(q.enqueue(name).id)
-            assert q.task(name) is not None
-        except EventqError as error:
-            refused.append(error)
-
-    with WorkQueue.open(path, segment_bytes=size, snapshots=False) as q:
-        number = 1
-        while True:
-            at_line = AtLine(number, lambda n=number: ask(f"within {n}"))  # type: ignore[misc]
-            before = sys.gettrace()
-            sys.settrace(at_line)
-            try:
-                told.add(q.enqueue(f"around {number}").id)
-            finally:
-                sys.settrace(before)
-            assert all(name in q.state for name in told)
-            if at_line.left > 0:
-                break
-            number += STEP
-        assert number > 200
-        assert refused
-        assert any(name.startswith("within") for name in told)
-    check_chain(path)
-    with WorkQueue.open(path) as q:
-        assert all(name in q.state for name in told)
-        q.state.check()
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("size", [1, 10**6])
-def test_who_lets_go_of_a_handle_in_the_midst_of_a_command_breaks_nothing(
-    size: int, tmp_path: Path
-) -> None:
-    """It is refused, or the command is: no file is written to that another may have by then."""
-    path = tmp_path / "q"
-    told: set[str] = set()
-    refused: list[str] = []
-    number = 1
-    while True:
-        with WorkQueue.open(path, segment_bytes=size, snapshots=False) as q:
-
-            def let_go(q: WorkQueue = q) -> None:
-                try:
-                    q.shut()
-                except EventqError as error:
-                    refused.append(type(error).__name__)
-
-            at_line = AtLine(number, let_go)
-            before = sys.gettrace()
-            sys.settrace(at_line)
-            try:
-                told.add(q.enqueue(f"t{number}").id)
-            except HandleFinished:
-                refused.append("the command")
-            finally:
-                sys.settrace(before)
-        check_chain(path)
-        if at_line.left > 0:
-            break
-        number += 7
-    assert set(refused) == {"HandleBusy", "the command"}
-    with WorkQueue.open(path, read_only=True) as q:
-        assert all(name in q.state for name in told)
 
 
 def test_a_signal_in_the_midst_of_a_sync_does_not_hang(

@@ -6,15 +6,7 @@ from pathlib import Path
 
 from eventq.core.errors import EventqError
 
-__all__ = [
-    "HandleBusy",
-    "HandleFinished",
-    "LinesLost",
-    "LogDamaged",
-    "LogNewer",
-    "NotAQueue",
-    "ReadOnly",
-]
+__all__ = ["HandleFinished", "LinesLost", "LogDamaged", "LogNewer", "NotAQueue", "ReadOnly"]
 
 
 class NotAQueue(EventqError, FileNotFoundError):
@@ -62,16 +54,6 @@ class LinesLost(EventqError, ValueError):
             "log, or move the snapshot away to go on without what it knows"
         )
         self.lost = snapshot - last
-
-
-class HandleBusy(EventqError, RuntimeError):
-    """The handle was asked in the midst of a command of the same thread, as by a signal handler."""
-
-    def __init__(self, asked: str) -> None:
-        super().__init__(
-            f"cannot {asked} in the midst of another command of this thread: "
-            "a handler of signals should only note what came, and ask when the command is over"
-        )
 
 
 class HandleFinished(EventqError, RuntimeError):
