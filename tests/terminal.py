@@ -75,8 +75,15 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a real process: this checkout, whatever is installed, and no colour."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("EVENTQ")}
+    """The environment of a real process: this checkout, whatever is installed, and no colour.
+
+    The width of a terminal is asked of the terminal, not of who runs the tests.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("EVENTQ") and name not in ("COLUMNS", "LINES")
+    }
     return {**kept, "PYTHONPATH": str(ROOT), **more}
 
 
