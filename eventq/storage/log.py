@@ -273,7 +273,6 @@ class Log:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
         cursor = self._cursor
         assert cursor.hash is not None
-        assert entry.seq == cursor.seq + 1
         last = cursor.hash.decode()
         line, digest = encode(entry, last, first=not cursor.offset)
         full = cursor.offset + len(line) > self._segment_bytes
@@ -290,6 +289,8 @@ class Log:
         after.lines += 1
         after.seq = entry.seq
         after.hash = digest.encode()
+        if self._cursor is not cursor or entry.seq != cursor.seq + 1:
+            raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
         self._write(line)
         self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
         self.unsaved += len(line)
