@@ -177,8 +177,11 @@ def _writer(kind: type[Event], wire: Callable[..., Any]) -> Callable[[Any], Any]
     names = [field.name for field in fields(cast(Any, kind))]
     spelled = [(i, _WRITTEN[name]) for i, name in enumerate(names) if name in _WRITTEN]
     if not names:
-        return lambda event: wire()
-    values = attrgetter(*names) if len(names) > 1 else lambda event: (getattr(event, names[0]),)
+        return lambda _: wire()
+    values: Any = attrgetter(*names)  # a tuple, but the value itself of one field
+    if len(names) == 1:
+        spell_it = _WRITTEN.get(names[0], lambda value: value)
+        return lambda event: wire(spell_it(values(event)))
     if not spelled:
         return lambda event: wire(*values(event))
 
@@ -204,13 +207,13 @@ class _Written(msgspec.Struct, gc=False):
     at: str
     by: str | None
     do: str
-    why: str | None | msgspec.UnsetType
+    why: str | msgspec.UnsetType | None
     ask: dict[str, Any]
     events: list[Any]
     prev: str | msgspec.UnsetType
 
 
-def encode(entry: Entry, last: str, *, first: bool) -> tuple[bytes, str]:
+def encode(entry: Entry, last: bytes, *, first: bool) -> tuple[bytes, bytes]:
     """The line of this entry, with its newline, and its hash.
 
     `last` is the hash of the line before; `first` says that this line begins a segment.
@@ -226,11 +229,11 @@ def encode(entry: Entry, last: str, *, first: bool) -> tuple[bytes, str]:
             entry.why if do in _OPERATORS else msgspec.UNSET,
             written_ask(entry.ask),
             [_WRITERS[type(event)](event) for event in entry.events],
-            last if first else msgspec.UNSET,
+            last.decode() if first else msgspec.UNSET,
         )
     )[:-1]
-    digest = hashlib.sha256(last.encode() + body).hexdigest()
-    return b'%b,"hash":"%b"}\n' % (body, digest.encode()), digest
+    digest = next_hash(last, body)
+    return b'%b,"hash":"%b"}\n' % (body, digest), digest
 
 
 def next_hash(last: bytes, body: bytes) -> bytes:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 def moment(at: datetime) -> str:
     """A time as the log spells it: UTC, always with six decimals."""
     utc = at if at.tzinfo is UTC else at.astimezone(UTC)
-    return utc.isoformat(timespec="microseconds")[:-6] + "Z"
+    return utc.isoformat("T", "microseconds")[:-6] + "Z"
 
 
 def _exactly(kind: type) -> Any:

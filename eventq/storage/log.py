@@ -43,9 +43,6 @@ __all__ = ["SEGMENT_BYTES", "Log"]
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
 
-WRITABLE = 0o200
-"""The bit that a full segment loses. Who has it open sees by that that another follows."""
-
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
 
@@ -72,8 +69,10 @@ class Log:
         self.damage: LogDamaged | None = None
         """What a reader found wrong when it opened the log; it can read what stands before."""
         self._segment = -1
-        self._closed = False
         self._lock = -1
+        self._begun = -2
+        """How long the lock was when this segment was last seen to be the last one: the file of
+        the lock grows by a byte before each new segment, so that its size says when to look."""
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
@@ -105,7 +104,8 @@ class Log:
         self.check_alive()  # in a forked child, another thread may hold the mutex for ever
         self.mutex.acquire()
         try:
-            self.check_alive()
+            if self._finished is not None:
+                self.check_alive()
             if self.read_only:
                 raise ReadOnly(self.path)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -184,9 +184,8 @@ class Log:
             if entry.seq >= since:
                 yield entry
 
-    def behind(self, *, certain: bool = False) -> bool:
-        """Whether there may be something that this handle has not read. Who means to write is
-        `certain`, and does not take the permissions of a file for a sign that it is the last."""
+    def behind(self, *, locked: bool = False) -> bool:
+        """Whether there is, or may be, something that this handle has not read."""
         cursor = self._cursor
         if self._segment < 0:
             return cursor.file.exists()
@@ -197,12 +196,15 @@ class Log:
                 old, self._segment = self._segment, descriptor
                 os.close(old)
             segment = os.fstat(self._segment)
-        self._closed = not segment.st_mode & WRITABLE
         if segment.st_size != cursor.offset:
             return True
-        return (self._closed or certain) and os.access(
-            f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK
-        )
+        begun = -1 if self._lock < 0 else os.fstat(self._lock).st_size
+        if begun == self._begun:
+            return False
+        there = os.access(f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK)
+        if locked and not there:
+            self._begun = begun
+        return there
 
     def catch_up(self) -> Iterator[Folded]:
         """What was written since this handle last looked."""
@@ -228,14 +230,7 @@ class Log:
             cursor = after
 
     def _open(self, file: Path) -> int:
-        self._closed = False
-        if not self.read_only:
-            try:
-                return os.open(file, os.O_RDWR | os.O_CLOEXEC)
-            except PermissionError:
-                if file.stat().st_mode & WRITABLE:
-                    raise
-        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(file, (os.O_RDONLY if self.read_only else os.O_RDWR) | os.O_CLOEXEC)
 
     @property
     def seq(self) -> int:
@@ -272,11 +267,10 @@ class Log:
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
         cursor = self._cursor
-        assert cursor.hash is not None
-        last = cursor.hash.decode()
+        last = cursor.hash
+        assert last is not None
         line, digest = encode(entry, last, first=not cursor.offset)
-        full = cursor.offset + len(line) > self._segment_bytes
-        if cursor.offset and (full or self._closed):
+        if cursor.offset and cursor.offset + len(line) > self._segment_bytes:
             self._roll()
             cursor = self._cursor
             line, digest = encode(entry, last, first=True)
@@ -288,7 +282,7 @@ class Log:
         after.offset += len(line)
         after.lines += 1
         after.seq = entry.seq
-        after.hash = digest.encode()
+        after.hash = digest
         if self._cursor is not cursor or entry.seq != cursor.seq + 1:
             raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
         self._write(line)
@@ -309,18 +303,16 @@ class Log:
             raise
 
     def _write(self, line: bytes) -> None:
-        offset = self._cursor.offset
-        rest = memoryview(line)
+        start = self._cursor.offset
         try:
-            while rest:
-                written = os.pwrite(self._segment, rest, offset)
-                offset += written
-                rest = rest[written:]
+            written = os.pwrite(self._segment, line, start)
+            while written < len(line):
+                written += os.pwrite(self._segment, line[written:], start + written)
         except BaseException:
             try:
                 # A line that got there whole, in spite of an interrupt, may have been read.
-                if os.fstat(self._segment).st_size < self._cursor.offset + len(line):
-                    os.ftruncate(self._segment, self._cursor.offset)
+                if os.fstat(self._segment).st_size < start + len(line):
+                    os.ftruncate(self._segment, start)
             except OSError as error:
                 self._finished = f"a failed write could not be rolled back ({error})"
             raise
@@ -332,7 +324,8 @@ class Log:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
         self._sync_now(cursor.seq)
-        os.fchmod(self._segment, 0o400)
+        begun = os.fstat(self._lock).st_size + 1
+        os.ftruncate(self._lock, begun)
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         after = cursor.copy()
@@ -340,7 +333,7 @@ class Log:
         with self._syncing:
             full, self._segment, self._cursor = self._segment, descriptor, after
             os.close(full)
-        self._closed = False
+        self._begun = begun
 
     # Syncing, without the lock.
 
