@@ -35,6 +35,7 @@ from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry
 from eventq.core.record import DeadLetter, Task
 from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
+from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue, ReadOnly
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
@@ -102,14 +103,15 @@ class Handle:
         clock: Callable[[], datetime] = _utc_now,
         segment_bytes: int = SEGMENT_BYTES,
         snapshots: bool = True,
+        disk: Disk = DISK,
     ) -> Self:
         """The queue in this directory, which is made if it is not there.
 
         What is not told of the policy is taken from the log; what is told and differs from it
         is refused with BadValue. `read_only` needs no lock and changes nothing. `clock` gives
         the time, with its zone. `segment_bytes` is how large one file of the log grows, and
-        `snapshots` whether snapshots are taken unasked. Raises NotAQueue, LogDamaged, LogNewer,
-        LinesLost, OSError.
+        `snapshots` whether snapshots are taken unasked. `disk` is what it writes with; another
+        than the real one is for tests. Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
         """
         told = _policy(
             capacity=capacity,
@@ -124,7 +126,9 @@ class Handle:
             check_name("the name of a worker", worker)
         if by is not None:
             check_name("by", by)
-        log = Log(Path(path).absolute(), read_only=read_only, segment_bytes=segment_bytes)
+        log = Log(
+            Path(path).absolute(), read_only=read_only, segment_bytes=segment_bytes, disk=disk
+        )
         try:
             queue = cls(log, log.state(), by=by, clock=clock, snapshots=snapshots)
             if read_only:

@@ -31,11 +31,12 @@ from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode, encode
+from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
-from eventq.storage.snapshot import save, sync_folder
+from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
 __all__ = ["SEGMENT_BYTES", "Log"]
@@ -54,11 +55,18 @@ class Log:
     """The log of one queue, open for this process. `with log:` holds the lock."""
 
     def __init__(
-        self, path: Path, *, read_only: bool = False, segment_bytes: int = SEGMENT_BYTES
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        segment_bytes: int = SEGMENT_BYTES,
+        disk: Disk = DISK,
     ) -> None:
         self.path = path
         self.read_only = read_only
         self._segment_bytes = segment_bytes
+        self._disk = disk
+        self._pwrite, self._fdatasync = disk.pwrite, disk.fdatasync  # once: each command needs them
         self.mutex = threading.RLock()
         self._syncing = threading.RLock()  # a handler of a signal may ask in the midst of it
         self._finished: str | None = None
@@ -77,7 +85,7 @@ class Log:
         self._mark = path / "unsynced"
         if not read_only:
             self._make_folders()
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         self._cursor = Cursor(self._folder)
@@ -91,9 +99,12 @@ class Log:
                     f"it has no folder `log`, but holds {strange[0]!r}; "
                     "name a new or empty directory to begin a queue there",
                 )
+        for folder in reversed([folder for folder in self.path.parents if not folder.exists()]):
+            with suppress(FileExistsError):
+                self._disk.mkdir(folder, 0o777)
         for folder in (self.path, self._folder, self.path / "snapshots"):
             try:
-                folder.mkdir(mode=0o700, parents=folder == self.path)
+                self._disk.mkdir(folder)
             except FileExistsError:
                 if not folder.is_dir():
                     raise NotAQueue(self.path, f"{folder} is not a directory") from None
@@ -219,7 +230,9 @@ class Log:
                 raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
             end = cursor.offset + rest
             if rest:
-                yield from cursor.follow(io.BytesIO(pread(self._segment, rest, cursor.offset)))
+                yield from cursor.follow(
+                    io.BytesIO(pread(self._disk, self._segment, rest, cursor.offset))
+                )
             after = cursor.copy()
             if not after.next_segment(end - cursor.offset):
                 return
@@ -230,7 +243,7 @@ class Log:
             cursor = after
 
     def _open(self, file: Path) -> int:
-        return os.open(file, (os.O_RDONLY if self.read_only else os.O_RDWR) | os.O_CLOEXEC)
+        return self._disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
 
     @property
     def seq(self) -> int:
@@ -255,14 +268,15 @@ class Log:
         Called under the lock.
         """
         if self._mark.exists():
-            renew(self._folder, self._mark)
+            renew(self._disk, self._folder, self._mark)
 
     def mend(self) -> bool:
         """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
 
         Called under the lock, caught up.
         """
-        return self._segment >= 0 and mend(self._segment, self._cursor, self.path / "torn")
+        torn = self.path / "torn"
+        return self._segment >= 0 and mend(self._disk, self._segment, self._cursor, torn)
 
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
@@ -297,7 +311,7 @@ class Log:
             folders += [self.path, self.path.parent]
         try:
             for folder in folders:
-                sync_folder(folder)
+                self._disk.sync_folder(folder)
         except OSError as error:
             self._finished = f"a sync failed ({error})"
             raise
@@ -305,29 +319,29 @@ class Log:
     def _write(self, line: bytes) -> None:
         start = self._cursor.offset
         try:
-            written = os.pwrite(self._segment, line, start)
+            written = self._pwrite(self._segment, line, start)
             while written < len(line):
-                written += os.pwrite(self._segment, line[written:], start + written)
+                written += self._pwrite(self._segment, line[written:], start + written)
         except BaseException:
             try:
                 # A line that got there whole, in spite of an interrupt, may have been read.
                 if os.fstat(self._segment).st_size < start + len(line):
-                    os.ftruncate(self._segment, start)
+                    self._disk.ftruncate(self._segment, start)
             except OSError as error:
                 self._finished = f"a failed write could not be rolled back ({error})"
             raise
 
     def _begin_segment(self) -> None:
-        self._segment = os.open(self._cursor.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._segment = self._disk.open(self._cursor.file, os.O_RDWR | os.O_CREAT)
 
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
         self._sync_now(cursor.seq)
         begun = os.fstat(self._lock).st_size + 1
-        os.ftruncate(self._lock, begun)
+        self._disk.ftruncate(self._lock, begun)
         file = segment_path(self._folder, cursor.seq + 1)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()
         after.next_segment(0)
         with self._syncing:
@@ -350,12 +364,12 @@ class Log:
             self.check_alive()
             written = self._cursor.seq
             try:
-                os.fdatasync(self._segment)
+                self._fdatasync(self._segment)
             except OSError as error:
                 if not self.read_only:
                     self._finished = f"a sync failed ({error}), so what it wrote may be lost"
                     with suppress(OSError):
-                        self._mark.touch(mode=0o600)
+                        os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
                     raise
                 if error.errno not in (errno.EINVAL, errno.EROFS):
                     raise  # else nothing can be written there, and so nothing is unsynced
@@ -364,7 +378,7 @@ class Log:
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
         self.sync(state.seq)
-        return save(self.path / "snapshots", state, cursor)
+        return save(self.path / "snapshots", state, cursor, self._disk)
 
     def place_for_snapshot(self) -> Cursor:
         """Where the log stands, for a snapshot that is now on its way."""
