@@ -40,6 +40,7 @@ def mend(disk: Disk, segment: int, cursor: Cursor, torn: Path, sync: Callable[[]
         disk.mkdir(torn)
     disk.write_file(torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}", tail)
     disk.sync_folder(torn)
+    disk.sync_folder(torn.parent)
     disk.ftruncate(segment, cursor.offset)
     sync()
     return False

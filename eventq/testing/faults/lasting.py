@@ -159,9 +159,9 @@ class Account:
                 target.write_bytes(images[choose(len(images))])
                 modes = sorted({bearer.lasting_mode, bearer.mode}, reverse=True)
                 target.chmod(modes[choose(len(modes))])
-            elif path.is_dir():
+            elif bearer is _FOLDER or path.is_dir():
                 target.mkdir(mode=0o700, parents=path == tree)
-            else:
+            elif path.exists():
                 shutil.copy(path, target)
 
 
