@@ -33,6 +33,7 @@ from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode, encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly
+from eventq.storage.folders import make_folders, sync_names
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
@@ -46,9 +47,6 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
-
-OWN = {"log", "snapshots", "lock", "torn", "unsynced", "run.lock", "run", "output", "work"}
-"""What may stand in the directory of a queue before its log does."""
 
 
 class Log:
@@ -72,6 +70,7 @@ class Log:
         self._finished: str | None = None
         self._pid = os.getpid()
         self._synced = 0
+        self._unmarked = False
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
         self.damage: LogDamaged | None = None
@@ -84,30 +83,11 @@ class Log:
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
-            self._make_folders()
+            make_folders(disk, path)
             self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         self._cursor = Cursor(self._folder)
-
-    def _make_folders(self) -> None:
-        if self.path.is_dir() and not self._folder.is_dir():
-            strange = sorted({file.name for file in self.path.iterdir()} - OWN)
-            if strange:
-                raise NotAQueue(
-                    self.path,
-                    f"it has no folder `log`, but holds {strange[0]!r}; "
-                    "name a new or empty directory to begin a queue there",
-                )
-        for folder in reversed([folder for folder in self.path.parents if not folder.exists()]):
-            with suppress(FileExistsError):
-                self._disk.mkdir(folder, 0o777)
-        for folder in (self.path, self._folder, self.path / "snapshots"):
-            try:
-                self._disk.mkdir(folder)
-            except FileExistsError:
-                if not folder.is_dir():
-                    raise NotAQueue(self.path, f"{folder} is not a directory") from None
 
     # The lock.
 
@@ -134,6 +114,7 @@ class Log:
     def check_alive(self) -> None:
         """Raise HandleFinished where this handle answers nothing more."""
         if self._finished is not None:
+            self._leave_mark()
             raise HandleFinished(
                 f"this handle of {self.path} answers nothing more: {self._finished}"
             )
@@ -275,8 +256,10 @@ class Log:
 
         Called under the lock, caught up.
         """
+        if self._segment < 0:
+            return False
         torn = self.path / "torn"
-        return self._segment >= 0 and mend(self._disk, self._segment, self._cursor, torn)
+        return mend(self._disk, self._segment, self._cursor, torn, self._sync_segment)
 
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
@@ -306,12 +289,8 @@ class Log:
     def _sync_names(self) -> None:
         """Make the name of a new segment last before its first line is: whoever made the file may
         have got no further. The first one, and so the whole queue, with the folders above."""
-        folders = [self._folder]
-        if self._cursor.first == 1:
-            folders += [self.path, self.path.parent]
         try:
-            for folder in folders:
-                self._disk.sync_folder(folder)
+            sync_names(self._disk, self.path, new=self._cursor.first == 1)
         except OSError as error:
             self._finished = f"a sync failed ({error})"
             raise
@@ -363,17 +342,29 @@ class Log:
                 return
             self.check_alive()
             written = self._cursor.seq
-            try:
-                self._fdatasync(self._segment)
-            except OSError as error:
-                if not self.read_only:
-                    self._finished = f"a sync failed ({error}), so what it wrote may be lost"
-                    with suppress(OSError):
-                        os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
-                    raise
-                if error.errno not in (errno.EINVAL, errno.EROFS):
-                    raise  # else nothing can be written there, and so nothing is unsynced
+            self._sync_segment()
             self._synced = max(written, seq)
+
+    def _sync_segment(self) -> None:
+        """Sync the open segment. Where that fails the handle is finished, and the log marked."""
+        try:
+            self._fdatasync(self._segment)
+        except OSError as error:
+            if not self.read_only:
+                self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+                self._unmarked = True
+                self._leave_mark()
+                raise
+            if error.errno not in (errno.EINVAL, errno.EROFS):
+                raise  # else nothing can be written there, and so nothing is unsynced
+
+    def _leave_mark(self) -> None:
+        """Say to who opens the log next that what it reads may not be on disk. On a disk that
+        fails that may fail as well: then at the next occasion."""
+        if self._unmarked:
+            with suppress(OSError):
+                os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
+                self._unmarked = False
 
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
@@ -398,6 +389,7 @@ class Log:
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
+            self._leave_mark()
             if self._finished is None:
                 self._finished = "it was shut"
             with self._syncing:

@@ -6,6 +6,8 @@
   `pair.drive` does so from a seeded source, tens of thousands of times, and counts what fired.
 * `machine.QueueMachine` is a state machine for hypothesis, which finds the shortest way to a
   difference. It alone needs hypothesis (`pip install eventq[testing]`); nothing else here does.
+* `faults` is for what the log itself must withstand: a disk that fails at the nth call, what a
+  power cut leaves, and every damage to its files.
 
 To hold a queue of your own against the model, write an adapter for it and hand it over:
 
