@@ -35,7 +35,7 @@ from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue
-from eventq.storage.log import SEGMENT_BYTES, Log
+from eventq.storage.log import SEGMENT_BYTES, Durability, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.segments import Cursor
 from eventq.view import View
@@ -97,6 +97,7 @@ class Handle(View):
         by: str | None = None,
         read_only: bool = False,
         clock: Callable[[], datetime] = _utc_now,
+        durability: Durability = "power",
         segment_bytes: int = SEGMENT_BYTES,
         snapshots: bool = True,
         disk: Disk = DISK,
@@ -105,9 +106,12 @@ class Handle(View):
 
         What is not told of the policy is taken from the log; what is told and differs from it
         is refused with BadValue. `read_only` needs no lock and changes nothing. `clock` gives
-        the time, with its zone. `segment_bytes` is how large one file of the log grows, and
-        `snapshots` whether snapshots are taken unasked. `disk` is what it writes with; another
-        than the real one is for tests. Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
+        the time, with its zone. `durability` says what an answer survives: "power" a power cut,
+        since it is synced before; "process" a kill of this process and no power cut, since it is
+        synced within a second after; that failing is told to who asks next, and by `shut`.
+        `segment_bytes` is how large one file of the log grows, and `snapshots` whether snapshots
+        are taken unasked. `disk` is what it writes with; another than the real one is for tests.
+        Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
         """
         told = _policy(
             capacity=capacity,
@@ -123,7 +127,11 @@ class Handle(View):
         if by is not None:
             check_name("by", by)
         log = Log(
-            Path(path).absolute(), read_only=read_only, segment_bytes=segment_bytes, disk=disk
+            Path(path).absolute(),
+            read_only=read_only,
+            segment_bytes=segment_bytes,
+            durability=durability,
+            disk=disk,
         )
         try:
             queue = cls(log, log.state(), by=by, clock=clock, snapshots=snapshots)
@@ -251,7 +259,7 @@ class Handle(View):
             seq, answered = now.seq, answer(now, events)
             place = self._snapshot_due()
             state = None if place is None else current.state()
-        log.sync(seq)
+        log.secure(seq)
         if state is not None and place is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)

@@ -28,7 +28,7 @@ TORN = b'{"v":1,"seq":torn, and kept'
 
 SEGMENT_BYTES = 900
 CALLS = {
-    *("open", "pread", "pwrite", "ftruncate", "fchmod", "fdatasync", "fsync"),
+    *("open", "pread", "pwrite", "ftruncate", "fdatasync", "fsync"),
     *("mkdir", "rename", "unlink", "sync_folder"),
 }
 """Everything that can be asked of a disk: the run asks all of it."""

@@ -15,32 +15,36 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import gc
 import io
-import itertools
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from eventq.core.errors import ImpossibleEvent
+from eventq.core.errors import BadValue
 from eventq.core.events import Entry, Json
-from eventq.core.evolve import Folded, replay
+from eventq.core.evolve import Folded
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
-from eventq.storage.codec import decode, encode
+from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly
 from eventq.storage.folders import make_folders, sync_names
+from eventq.storage.later import BYTES, Later
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
-from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.replaying import entries_since, fold, state_after
+from eventq.storage.segments import Cursor, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
-__all__ = ["SEGMENT_BYTES", "Log"]
+__all__ = ["SEGMENT_BYTES", "Durability", "Log"]
+
+Durability = Literal["power", "process"]
+"""What an answer survives: a power cut, since it is synced before; or the end of the process
+alone, since it is written before, and synced soon after."""
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
@@ -58,8 +62,11 @@ class Log:
         *,
         read_only: bool = False,
         segment_bytes: int = SEGMENT_BYTES,
+        durability: Durability = "power",
         disk: Disk = DISK,
     ) -> None:
+        if durability not in get_args(Durability):
+            raise BadValue(f"durability must be 'power' or 'process', not {durability!r}")
         self.path = path
         self.read_only = read_only
         self._segment_bytes = segment_bytes
@@ -70,6 +77,9 @@ class Log:
         self._finished: str | None = None
         self._pid = os.getpid()
         self._synced = 0
+        self._unsynced = 0
+        """About how many bytes were written here since the last sync."""
+        self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
         self._unmarked = False
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
@@ -133,7 +143,7 @@ class Log:
         if not self._cursor.file.exists():
             return begin
         try:
-            state = self._fold(begin, self._cursor.forward())
+            state = fold(self.path, begin, self._cursor.forward())
         except LogDamaged as error:
             if not self.read_only or error.seq == 1:
                 raise
@@ -144,37 +154,11 @@ class Log:
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""
-        begin, cursor = where_to_begin(self.path, seq)
-        return self._fold(begin, itertools.islice(cursor.forward(), seq - begin.seq))
-
-    def _fold(self, begin: State, entries: Iterator[Folded]) -> State:
-        """Replay with the collector of cycles off: a fold makes none, and much that is kept."""
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return replay(begin, entries)
-        except ImpossibleEvent as error:
-            raise error.told(self._story(error.task, error.seq)) from None
-        finally:
-            if collecting:
-                gc.enable()
-
-    def _story(self, task: str | None, seq: int) -> list[str]:
-        """All that the log says of a task before this entry, oldest first."""
-        return [
-            f"entry {entry.seq}: {event}"
-            for entry in itertools.takewhile(lambda entry: entry.seq < seq, self.entries(1))
-            for event in entry.events
-            if getattr(event, "task", None) == task
-        ]
+        return state_after(self.path, seq)
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""
-        segments = [first for first in find_segments(self._folder) if first <= since]
-        cursor = Cursor(self._folder, segments[-1] if segments else 1)
-        for entry in cursor.forward(decode):
-            if entry.seq >= since:
-                yield entry
+        return entries_since(self.path, since)
 
     def behind(self, *, locked: bool = False) -> bool:
         """Whether there is, or may be, something that this handle has not read."""
@@ -285,6 +269,7 @@ class Log:
         self._write(line)
         self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
         self.unsaved += len(line)
+        self._unsynced += len(line)
 
     def _sync_names(self) -> None:
         """Make the name of a new segment last before its first line is: whoever made the file may
@@ -330,6 +315,13 @@ class Log:
 
     # Syncing, without the lock.
 
+    def secure(self, seq: int) -> None:
+        """Make the entries up to this one as safe as an answer that rests on them has to be."""
+        if self._later is None or self._unsynced > BYTES:
+            self.sync(seq)
+        elif seq > self._synced:
+            self._later.ask()
+
     def sync(self, seq: int) -> None:
         """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
         if seq <= self._synced:
@@ -342,6 +334,7 @@ class Log:
                 return
             self.check_alive()
             written = self._cursor.seq
+            self._unsynced = 0
             self._sync_segment()
             self._synced = max(written, seq)
 
@@ -385,15 +378,21 @@ class Log:
         return Watch(self._folder)
 
     def shut(self) -> None:
-        """Let go of the files. The handle answers nothing more."""
+        """Let go of the files. The handle answers nothing more. Raises OSError where a last sync
+        fails."""
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
             self._leave_mark()
-            if self._finished is None:
-                self._finished = "it was shut"
-            with self._syncing:
-                for descriptor in (self._segment, self._lock):
-                    if descriptor >= 0:
-                        os.close(descriptor)
-                self._segment = self._lock = -1
+            try:
+                if self._later is not None and self._segment >= 0 and self._finished is None:
+                    self._later.stop()
+                    self.sync(self.seq)
+            finally:
+                if self._finished is None:
+                    self._finished = "it was shut"
+                with self._syncing:
+                    for descriptor in (self._segment, self._lock):
+                        if descriptor >= 0:
+                            os.close(descriptor)
+                    self._segment = self._lock = -1

@@ -188,12 +188,6 @@ class FaultyDisk(Disk):
         super().ftruncate(descriptor, size)
         file.writes.append((size, None))
 
-    def fchmod(self, descriptor: int, mode: int) -> None:
-        path, file = self._open[descriptor]
-        self._asked("fchmod", path)
-        super().fchmod(descriptor, mode)
-        file.mode = mode
-
     def fdatasync(self, descriptor: int) -> None:
         self._sync("fdatasync", descriptor)
 
