@@ -8,7 +8,6 @@ answers nothing more. What can be asked without changing anything stands in `vie
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
@@ -212,16 +211,6 @@ class Handle(View):
 
     # The one way through.
 
-    def _now(self) -> datetime:
-        """The time of the next entry: never before that of the last, and never standing still."""
-        now = self._clock()
-        if now.tzinfo is None:
-            raise BadValue(f"the clock gave {now}, which does not say its time zone")
-        last = self._current.now.at
-        if last is not None and now < last:
-            return last + timedelta(seconds=time.monotonic() - self._read_at)
-        return now
-
     def _ask(
         self,
         command: Command,
@@ -280,7 +269,7 @@ class Handle(View):
             current.fold(entry)
         self._log.append(entry)
         current.settle()
-        self._read_at = time.monotonic()
+        self._know_last()
 
     def _snapshot_due(self) -> Cursor | None:
         """Where the log stands, if enough of it has passed since the last snapshot.

@@ -35,7 +35,7 @@ class View:
         self._log = log
         self._current = Current(state, undo)
         self._clock = clock
-        self._read_at = time.monotonic()
+        self._know_last()
 
     def __enter__(self) -> Self:
         return self
@@ -66,9 +66,23 @@ class View:
                 current.fold(entry)
                 current.settle()
             if log.seq != seq:
-                self._read_at = time.monotonic()
+                self._know_last()
             if not (locked and log.mend()):
                 return
+
+    def _know_last(self) -> None:
+        """The last entry is known from now on: where the clock is behind it, time goes on here."""
+        self._read_at = time.monotonic()
+
+    def _now(self) -> datetime:
+        """The time of the next entry: never before that of the last, and never standing still."""
+        now = self._clock()
+        if now.tzinfo is None:
+            raise BadValue(f"the clock gave {now}, which does not say its time zone")
+        last = self._current.now.at
+        if last is not None and now < last:
+            return last + timedelta(seconds=time.monotonic() - self._read_at)
+        return now
 
     @property
     def path(self) -> Path | None:

@@ -272,7 +272,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[World]]:
     ran: list[World] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "eventq.handle.time", SimpleNamespace(monotonic=lambda: ran[-1].passed if ran else 0)
+            "eventq.view.time", SimpleNamespace(monotonic=lambda: ran[-1].passed if ran else 0)
         )
         for number in range(SCHEDULES):
             world = a_world(number, path)
@@ -344,7 +344,7 @@ def test_the_same_seed_gives_the_same_schedule(worlds: list[World], tmp_path: Pa
     again = a_world(number, tmp_path)
     clock = SimpleNamespace(monotonic=lambda: again.passed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eventq.handle.time", clock)
+        patch.setattr("eventq.view.time", clock)
         again.run()
     pairs = itertools.zip_longest(again.queue.entries(2), worlds[number].queue.entries(2))
     assert all(one == other for one, other in pairs)
