@@ -10,88 +10,18 @@ import signal
 import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import check_chain, lines, segments
+from disk import lines, segments
+from forked import check, children
 
-from eventq import HandleFinished, State, Status, WorkerBusy, WorkQueue
-from eventq.core.evolve import replay
+from eventq import HandleFinished, Status, WorkerBusy, WorkQueue
 
 ROUNDS = 300 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 30
-
-
-class Child:
-    """A forked process that runs `work` with a function that tells us lines of text."""
-
-    def __init__(self, work: Callable[[Callable[[str], None]], None]) -> None:
-        self.reading, writing = os.pipe()
-        self.pid = os.fork()
-        if self.pid:
-            os.close(writing)
-            self._rest = b""
-            return
-        code = 1
-        try:
-            signal.alarm(60)  # nobody waits longer for a child that hangs
-            work(lambda text: _write(writing, text))
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            os._exit(code)
-
-    def told(self) -> list[str]:
-        """The whole lines that it has told since we last asked; waits for one."""
-        text = self._rest + os.read(self.reading, 1 << 16)
-        whole, self._rest = text.rpartition(b"\n")[::2]
-        return whole.decode().split()
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def end(self) -> tuple[int, list[str]]:
-        """Wait for it; how it ended (as in `os.WEXITSTATUS`, or minus the signal), and the rest."""
-        rest = []
-        while part := os.read(self.reading, 1 << 16):
-            self._rest += part
-        rest = self._rest.decode().split("\n")[:-1]
-        os.close(self.reading)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), rest
-
-
-def _write(descriptor: int, text: str) -> None:
-    os.write(descriptor, f"{text}\n".encode())
-
-
-@contextmanager
-def children(*work: Callable[[Callable[[str], None]], None]) -> Iterator[list[Child]]:
-    """Processes that are ended when the block is left."""
-    running = [Child(one) for one in work]
-    try:
-        yield running
-    finally:
-        for child in running:
-            try:
-                if os.waitpid(child.pid, os.WNOHANG) == (0, 0):
-                    child.kill()
-                    child.end()
-            except ChildProcessError:
-                pass
-
-
-def check(path: Path) -> State:
-    """The log is one whole chain; opened for writing, it folds to a state without a fault."""
-    with WorkQueue.open(path) as q:
-        check_chain(path)
-        q.state.check()
-        assert replay(State(), q.entries()) == q.state
-        return q.state
 
 
 def test_eight_processes_work_at_one_queue(tmp_path: Path) -> None:
