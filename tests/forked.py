@@ -7,7 +7,7 @@ import select
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from disk import check_chain
@@ -47,6 +47,13 @@ class Child:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
+    def over(self) -> None:
+        """Whatever has become of it, it is no longer there."""
+        with suppress(ChildProcessError):  # it has been waited for
+            if os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+                self.kill()
+                self.end()
+
     def end(self) -> tuple[int, list[str]]:
         """Wait for it; how it ended (as in `os.WEXITSTATUS`, or minus the signal), and the rest."""
         while part := os.read(self.reading, 1 << 16):
@@ -75,12 +82,7 @@ def children(*work: Work) -> Iterator[list[Child]]:
         yield running
     finally:
         for child in running:
-            try:
-                if os.waitpid(child.pid, os.WNOHANG) == (0, 0):
-                    child.kill()
-                    child.end()
-            except ChildProcessError:
-                pass
+            child.over()
 
 
 def check(path: Path) -> State:
