@@ -82,6 +82,8 @@ class Handle:
         self._clock = clock
         self._read_at = time.monotonic()
         self._snapshots = snapshots
+        self._watches: set[Any] = set()
+        """Those by which somebody waits for something to happen."""
 
     @classmethod
     def open(
@@ -213,8 +215,13 @@ class Handle:
         return f"<{type(self).__name__} {self.path or 'in memory'} at entry {self._state.seq}>"
 
     def shut(self) -> None:
-        """Let go of the files. The handle answers nothing more; the queue goes on without it."""
+        """Let go of the files. The handle answers nothing more; the queue goes on without it.
+
+        Whoever waits on it, in another thread, is told so at once by HandleFinished.
+        """
         self._log.shut()
+        for watch in list(self._watches):
+            watch.wake()
 
     # The one way through.
 
@@ -242,8 +249,14 @@ class Handle:
         return now
 
     def _ask(
-        self, command: Command, by: str | None = None, why: str | None = None
+        self,
+        command: Command,
+        by: str | None = None,
+        why: str | None = None,
+        *,
+        idle: bool = True,
     ) -> tuple[State, tuple[Event, ...]]:
+        """Carry a command out. `idle`: a start that gets nothing is recorded, if all is."""
         if by is not None:
             check_name("by", by)
         if why is not None and not isinstance(why, str):
@@ -264,7 +277,7 @@ class Handle:
             if events:
                 entry = Entry(state.seq, at, command.do, events, command.ask(), by, why)
                 self._keep(entry, state)
-            elif self._state.policy.record and isinstance(command, Start):
+            elif idle and self._state.policy.record and isinstance(command, Start):
                 state = self._keep(Entry(0, at, command.do, (), command.ask(), by))
             place = self._snapshot_due()
         log.sync(state.seq)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -99,41 +100,64 @@ class WorkQueue(Handle):
         *,
         lease_for: timedelta | float | None = None,
         wait: timedelta | float | None = None,
+        unless: Callable[[], object] = bool,
         by: str | None = None,
     ) -> Lease | None:
         """Hand out the first task in the line, to this worker or to nobody named.
 
         The lease runs for `lease_for` (a timedelta or seconds), else for as long as the queue
         has it. None when there is nothing to hand out; with `wait`, only after waiting for it so
-        long, or as soon as the queue is closed and nothing can come any more. Raises
-        UnknownWorker, WorkerBusy.
+        long, or as soon as the queue is closed and nothing can come any more, or `unless()` is
+        true, which is looked at whenever the log has grown and on `wake`. Where all is recorded,
+        a wait that got nothing is one entry. Raises UnknownWorker, WorkerBusy, and HandleFinished
+        when the handle is shut meanwhile.
         """
         command = Start(self._worker(worker), seconds(lease_for))
         patience = seconds(wait)
         if patience is not None and not isinstance(patience, timedelta):
             raise BadValue(f"wait must be a timedelta or seconds, not {wait!r}")
-        state, events = self._ask(command, by)
-        lease = _lease(state, events)
-        if lease is None and patience is not None:
-            return self._wait(command, patience, by)
+        if patience is None:
+            return _lease(*self._ask(command, by))
+        until = time.monotonic() + patience.total_seconds()
+        lease = _lease(*self._ask(command, by, idle=False))
+        while lease is None and not unless():
+            left = until - time.monotonic()
+            if left <= 0 or not _something_to_come(self.state):
+                return _lease(*self._ask(command, by)) if self.policy.record else None
+            self.wait(lambda state, now: unless() or _worth_asking(state, now), left)
+            if not unless():
+                lease = _lease(*self._ask(command, by, idle=False))
         return lease
 
-    def _wait(self, command: Start, wait: timedelta, by: str | None) -> Lease | None:
-        """Ask again whenever the log has grown or something is due, until there is a lease."""
-        until = time.monotonic() + wait.total_seconds()
+    def wait(self, wanted: Callable[[State, datetime], object], seconds: float = math.inf) -> bool:
+        """Block until `wanted(state, now)` is true; False when so many seconds pass before.
+
+        It is looked at now, and whenever the log has grown, by whomever, something has become
+        due, or `wake` was called. Raises HandleFinished, also when the handle is shut meanwhile.
+        """
+        until = time.monotonic() + seconds
         with self._log.watch() as watch:
-            while True:
-                state = self.state
-                now = self._now()
-                if _something_to_do(state, now):
-                    state, events = self._ask(command, by)
-                    if (lease := _lease(state, events)) is not None:
-                        return lease
-                left = until - time.monotonic()
-                if left <= 0 or not _something_to_come(state):
-                    return None
-                due = state.next_due()
-                watch.wait(left if due is None else min(left, max((due - now).total_seconds(), 0)))
+            self._watches.add(watch)
+            try:
+                while True:
+                    state = self.state
+                    now = self._now()
+                    if wanted(state, now):
+                        return True
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        return False
+                    due = state.next_due()
+                    if due is not None and due > now:
+                        left = min(left, (due - now).total_seconds())
+                    watch.wait(left)
+            finally:
+                self._watches.discard(watch)
+
+    def wake(self) -> None:
+        """Let whoever waits on this handle look again, from any thread: see `wait`."""
+        for watch in list(self._watches):
+            watch.wake()
 
     def _worker(self, worker: Hashable) -> Hashable:
         if worker is not None and self._log.path is not None:
@@ -289,9 +313,9 @@ class WorkQueue(Handle):
         self._ask(Tick(), by)
 
 
-def _something_to_do(state: State, now: datetime) -> bool:
-    """Whether a start could find anything, at this time."""
-    if state.first_due(now) is not None:
+def _worth_asking(state: State, now: datetime) -> bool:
+    """Whether a start could find anything at this time, or never will."""
+    if state.first_due(now) is not None or not _something_to_come(state):
         return True
     return state.dispatch == "running" and state.first() is not None
 
