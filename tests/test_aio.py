@@ -222,10 +222,11 @@ def test_who_waits_no_more_leaves_no_thread_behind(path):
     async def main() -> None:
         async with AsyncWorkQueue.open(path) as q:
             waiting = asyncio.create_task(q.start("w", wait=3600))
-            await until(q._turn.locked)
+            await until(lambda: q.queue._watches)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
+            await until(lambda: not q.queue._watches)
             await q.enqueue("a")
             lease = await q.start("other")
             drained = asyncio.create_task(drain(q, handler))

@@ -591,6 +591,18 @@ def test_an_idle_worker_neither_spins_nor_misses_work(q, monkeypatch, closed):
         assert done.wait(10)
 
 
+@pytest.mark.parametrize("why", ["nothing to do", "closed", "a taken name"])
+def test_a_worker_that_waits_is_stopped_at_once(q, why):
+    """Though nothing happens in the queue that would wake it."""
+    if why == "a taken name":
+        q.enqueue("a")
+        q.start("w/1")
+    if why == "closed":
+        q.close()
+    with at_work(q, errands.where, name="w"):
+        until(lambda: q._watches)
+
+
 def test_draining_waits_for_what_comes_by_itself(q):
     """Delays, and leases of others that will run out; not for those that never do."""
     q.enqueue("theirs")
