@@ -32,6 +32,7 @@ from eventq import (
     Select,
     StaleLease,
     Status,
+    WorkerBusy,
     WorkQueue,
 )
 from eventq.core.commands import (
@@ -62,6 +63,7 @@ from eventq.testing.histories import Read
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 KILLS = 150 if THOROUGH else 12
 CALLERS = 5
+DAY = timedelta(days=1)
 
 POLICY: dict[str, Any] = {
     "capacity": Capacity(6),
@@ -299,10 +301,12 @@ LIES: dict[str, tuple[Callable[[History], History], str]] = {
         "it is answered Task",
     ),
     "a repeat of what had not come": (
-        lambda h: h.of(
-            1, begin=h.calls[0].begin - timedelta(9), end=h.calls[0].begin - timedelta(8)
-        ),
-        "no entry",
+        lambda h: h.of(1, begin=h.entries[0].at, end=h.entries[0].at),
+        "it does",
+    ),
+    "an answer before there was a queue": (
+        lambda h: h.of(1, begin=h.entries[0].at - DAY, end=h.entries[0].at - DAY),
+        "it was over before that",
     ),
     "a refusal for nothing": (
         lambda h: h.of(9, answer=QueueFull(1, 1, 1, "waiting")),
@@ -327,6 +331,10 @@ LIES: dict[str, tuple[Callable[[History], History], str]] = {
     ),
     "an old look": (lambda h: h.of(8, answer=h.calls[5].answer), "the task is"),
     "a look ahead": (lambda h: h.of(5, answer=h.calls[8].answer), "the task is"),
+    "a look at what was done after it": (
+        lambda h: h.of(5, answer=h.calls[8].answer).of(7, begin=h.calls[5].begin),
+        "the task is",
+    ),
     "a task that was never there": (
         lambda h: h.of(8, command=Read("zoe")),
         "the task is None",
@@ -385,6 +393,51 @@ def test_every_lie_is_found(lie: Callable[[History], History], found: str) -> No
     history = lie(honest())
     with pytest.raises(AssertionError, match=found):
         history.explain()
+
+
+def test_nothing_to_start_means_that_nothing_was_due() -> None:
+    """By the time at which the call began."""
+    recording, clock = Recording(), Ticks()
+    with WorkQueue.in_memory(clock=clock) as q:
+        ann = Recorder(q, "ann", recording.hear, clock=clock)
+        ann.ask(Enqueue("a", not_before=clock.at + timedelta(minutes=1)))
+        ann.ask(Start("w"))
+        history = History(tuple(recording.calls), tuple(q.entries()))
+    assert list(history.explain().values()) == [2, 2]
+    begin = history.calls[1].begin + timedelta(hours=1)
+    with pytest.raises(AssertionError, match="it does"):
+        history.of(1, begin=begin, end=begin).explain()
+
+
+def test_a_start_that_waits_may_do_due_work_on_its_way() -> None:
+    """And be refused, be given a task or have none in the end; another start gives one at most."""
+    recording, clock = Recording(), Ticks()
+    with WorkQueue.in_memory(clock=clock, retry=Retry(backoff=Backoff(3600))) as q:
+        ann = Recorder(q, "ann", recording.hear, clock=clock)
+        ann.ask(Enqueue("a"))
+        ann.ask(Start("w", 0.5))
+        ann.ask(Start("w"), wait=0)
+        bob = Recorder(q, "bob", recording.hear, clock=clock)
+        bob.ask(Enqueue("b"))
+        lease = bob.ask(Start("w"))
+        history = History(tuple(recording.calls), tuple(q.entries()))
+    waited, started = history.calls[2], history.calls[4]
+    assert history.entries[3].do == "start"
+    assert history.explain()[waited] == 4
+    told = list(history.calls[:2])
+    busy = WorkerBusy("w", "b", lease.id)
+    refused = evolve(waited, end=clock.at, answer=busy)
+    assert explain([*told, refused, *history.calls[3:]], history.entries)[refused] == 6
+    for answer in (WorkerBusy("w", "b", 5), WorkerBusy("v", "b", lease.id), lease):
+        lie = evolve(waited, end=clock.at, answer=answer)
+        with pytest.raises(AssertionError, match="ann asked Start"):
+            explain([*told, lie, *history.calls[3:]], history.entries)
+    one = evolve(waited, end=started.end, answer=lease)
+    both = [*history.entries[:5], evolve(history.entries[5], by="ann")]
+    assert explain([*told, one, history.calls[3]], both)[one] == 6
+    twice = [*history.entries[:2], evolve(history.entries[2], at=waited.begin), *both[3:]]
+    with pytest.raises(AssertionError, match="it has entries"):
+        explain([*told[:1], one, history.calls[3]], twice)
 
 
 def test_a_caller_asks_one_thing_after_the_other() -> None:

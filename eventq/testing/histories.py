@@ -93,8 +93,7 @@ def explain(calls: Iterable[Call], entries: Iterable[Entry]) -> dict[Call, int]:
     ended = 0
     past = 1
     """The latest moment of all calls that ended before the next one begins."""
-    latest = _latest(asked, written, history.last)
-    for call, last in zip(asked, latest, strict=True):
+    for call in asked:
         while ended < len(by_end) and _end(by_end[ended]) < call.begin:
             past = max(past, moments[by_end[ended]])
             ended += 1
@@ -106,8 +105,8 @@ def explain(calls: Iterable[Call], entries: Iterable[Entry]) -> dict[Call, int]:
                     "had ended before this one began"
                 )
             moments[call] = own[-1].seq
-        elif call.end is not None:
-            moments[call] = history.moment(call, past, last)
+        if call.end is not None and not history.answered(call, written.get(call, [])):
+            moments[call] = history.moment(call, max(past, moments.get(call, 0)))
     return moments
 
 
@@ -139,19 +138,6 @@ def _written(asked: Sequence[Call], entries: Sequence[Entry]) -> dict[Call, list
     return dict(written)
 
 
-def _latest(asked: Sequence[Call], written: dict[Call, list[Entry]], last: int) -> list[int]:
-    """For each call, the last entry before those of all calls that began after it had ended."""
-    begins = [call.begin for call in asked]
-    following = [last + 1] * (len(asked) + 1)
-    for n in reversed(range(len(asked))):
-        own = written.get(asked[n])
-        following[n] = min(following[n + 1], own[0].seq if own else last + 1)
-    return [
-        last if call.end is None else following[bisect_right(begins, call.end)] - 1
-        for call in asked
-    ]
-
-
 class _History:
     """The entries of a log, and the state after each of them."""
 
@@ -160,7 +146,6 @@ class _History:
         self._states = [State()]
         for entry in self.entries:
             self._states.append(evolve(self._states[-1], entry))
-        self.last = len(self.entries)
 
     def check_entries(self, call: Call, own: Sequence[Entry]) -> None:
         """Check that this call gives these entries, and its answer is that of the last."""
@@ -174,11 +159,19 @@ class _History:
         for entry in own:
             if why := self._not_decided(call, entry):
                 raise AssertionError(f"{call}: its entry {entry.seq} ({entry.do}) {why}")
-        if call.end is None or "refused" in last.ask:
+        if call.end is None or "refused" in last.ask or not self.answered(call, own):
             return
         should = _answer(call.command, self._states[last.seq], last.events)
         if call.answer != should:
             raise AssertionError(f"{call}: by its entry {last.seq} it should be {_short(should)}")
+
+    def answered(self, call: Call, own: Sequence[Entry]) -> bool:
+        """Whether the answer of a call is that of its last entry. A start that waits may have
+        carried out due work on its way, and then be refused."""
+        if not own or "refused" in own[-1].ask:
+            return bool(own)
+        waited = isinstance(call.command, Start) and not _handed_out(own[-1].events)
+        return not (waited and isinstance(call.answer, Refusal))
 
     def _not_decided(self, call: Call, entry: Entry) -> str:
         """Why this entry is not what follows from what was called, if so."""
@@ -200,20 +193,20 @@ class _History:
             return f"says that {_short(entry.ask)} was asked"
         return ""
 
-    def moment(self, call: Call, first: int, last: int) -> int:
-        """The first moment of these from which the answer of a call without an entry follows."""
-        why = "none is"
-        for seq in range(first, last + 1):
-            state = self._states[seq]
+    def moment(self, call: Call, first: int) -> int:
+        """The first moment from this one on from which the answer of a call follows that is not
+        that of an entry."""
+        why, last = "it was over before that", first
+        for state in self._states[first:]:
             if state.at is not None and state.at > _end(call):
                 break
+            last = state.seq
             why = self._differs(call, state)
             if not why:
-                return seq
+                return last
         raise AssertionError(
-            f"{call}: this has no entry, and follows from how things stood after none of the "
-            f"entries {first} to {last}, which it may have known; after the last that it can be, "
-            f"{why}"
+            f"{call}: this is not in the log, and follows from how things stood after none of the "
+            f"entries {first} to {last}; after the last of them, {why}"
         )
 
     def _differs(self, call: Call, state: State) -> str:
