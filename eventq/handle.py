@@ -217,8 +217,11 @@ class Handle(View):
         answer: Callable[[Draft, tuple[Event, ...]], A],
         by: str | None = None,
         why: str | None = None,
+        *,
+        idle: bool = True,
     ) -> A:
-        """Carry out a command; the answer is made of the state after it and its events."""
+        """Carry out a command; the answer is made of the state after it and its events. `idle`: a
+        start that gets nothing is recorded, if all is."""
         if by is not None:
             check_name("by", by)
         if why is not None and not isinstance(why, str):
@@ -242,7 +245,7 @@ class Handle(View):
             now = current.now
             if events:
                 self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
-            elif now.policy.record and isinstance(command, Start):
+            elif idle and now.policy.record and isinstance(command, Start):
                 self._note(at, command.do, command.ask(), by)
             now = current.now
             seq, answered = now.seq, answer(now, events)
