@@ -22,7 +22,19 @@ from pathlib import Path
 
 from attrs import evolve
 
-from . import claims, commands, cycles, deaths, debian, disk, kept, others, passing, replays
+from . import (
+    claims,
+    commands,
+    cycles,
+    deaths,
+    debian,
+    disk,
+    kept,
+    others,
+    passing,
+    redrives,
+    replays,
+)
 from .measure import LEAST, QUICK, WHOLE, Scale, machine
 from .table import Table
 
@@ -35,6 +47,7 @@ PARTS: dict[str, tuple[str, Callable[[Scale], Iterator[Table]]]] = {
     "kept": ("a state kept every 1,000 entries, and where replay spends its time", kept.tables),
     "deaths": ("a death with many tasks below it, and its redrive", deaths.tables),
     "claims": ("a claim, with 100,000 tasks in the way", claims.tables),
+    "redrive": ("a bulk redrive of 10,000 dead letters on the command line", redrives.tables),
     "commands": ("commands in memory, with little and much in the queue", commands.tables),
     "passing": ("many tasks through a queue with retention: memory, time to open", passing.tables),
     "disk": ("commands on disk, synced, by one and by several processes", disk.tables),

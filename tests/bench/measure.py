@@ -29,6 +29,7 @@ __all__ = [
     "busy",
     "collector",
     "elsewhere",
+    "environment",
     "machine",
     "new_paths",
     "resident",
@@ -149,15 +150,23 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGESIZE")
 
 
+def environment() -> dict[str, str]:
+    """The environment of a process that is to import what this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+
+
 def elsewhere(act: Callable[[str], Any], argument: str) -> Any:
     """What this gives in a process of its own, where nothing was allocated and freed before."""
     code = (
         f"from json import dumps; from {act.__module__} import {act.__name__}; "
         f"print(dumps({act.__name__}({argument!r})))"
     )
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True, env=found
+        [sys.executable, "-c", code],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
     return json.loads(done.stdout)
 
