@@ -46,6 +46,7 @@ MAY_USE = {
     "aio": {"attrs"},
     "cli": {"attrs", "cattrs", "click", "rich"},
     "testing": {"attrs", "hypothesis"},
+    "__main__": set(),
     "": set(),
 }
 """Which packages of others each floor may import."""
@@ -64,6 +65,7 @@ MAY_IMPORT = {
         *("cli", ""),
     },
     "testing": {"core", "storage", "queries", "handle", "workqueue", "testing", ""},
+    "__main__": {"cli"},
     "": {"core", "storage", "workqueue"},
 }
 """Which floors each may stand on; "" is the surface, `eventq` itself."""

@@ -83,7 +83,7 @@ def _redrives(folder: Path, dead: int) -> Table:
 
 def _run(words: list[str]) -> tuple[float, float, str]:
     """What a command takes, in seconds and in seconds busy, and what it says."""
-    command = [sys.executable, "-m", "eventq.cli.main", *words]
+    command = [sys.executable, "-m", "eventq", *words]
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment())
     spent, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
