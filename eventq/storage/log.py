@@ -36,7 +36,7 @@ from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnl
 from eventq.storage.folders import make_folders, sync_names
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
-from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.segments import CUT_SHORT, Cursor, find_segments, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
@@ -200,6 +200,8 @@ class Log:
         """What was written since this handle last looked."""
         cursor = self._cursor
         if self._segment < 0:
+            if self.damage is not None:
+                raise self.damage.with_traceback(None)  # the state would be short, and not say so
             if not cursor.file.exists():
                 return
             self._segment = self._open(cursor.file)
@@ -214,6 +216,12 @@ class Log:
                 )
             after = cursor.copy()
             if not after.next_segment(end - cursor.offset):
+                if (
+                    cursor.offset < end
+                    and cursor.overtaken()
+                    and os.fstat(self._segment).st_size == end
+                ):
+                    raise cursor.damaged(CUT_SHORT)
                 return
             descriptor = self._open(after.file)
             with self._syncing:
@@ -324,6 +332,8 @@ class Log:
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
+        if cursor.overtaken():
+            raise cursor.damaged(CUT_SHORT)
         self._sync_now(cursor.seq)
         self._disk.fchmod(self._segment, 0o400)
         file = segment_path(self._folder, cursor.seq + 1)
