@@ -36,7 +36,7 @@ from eventq.storage.later import BYTES, Later
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
 from eventq.storage.replaying import entries_since, fold, state_after
-from eventq.storage.segments import Cursor, segment_path
+from eventq.storage.segments import CUT_SHORT, Cursor, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
@@ -186,6 +186,8 @@ class Log:
         """What was written since this handle last looked."""
         cursor = self._cursor
         if self._segment < 0:
+            if self.damage is not None:
+                raise self.damage.with_traceback(None)  # the state would be short, and not say so
             if not cursor.file.exists():
                 return
             self._segment = self._open(cursor.file)
@@ -200,6 +202,12 @@ class Log:
                 )
             after = cursor.copy()
             if not after.next_segment(end - cursor.offset):
+                if (
+                    cursor.offset < end
+                    and cursor.overtaken()
+                    and os.fstat(self._segment).st_size == end
+                ):
+                    raise cursor.damaged(CUT_SHORT)
                 return
             descriptor = self._open(after.file)
             with self._syncing:
@@ -301,6 +309,8 @@ class Log:
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
+        if cursor.overtaken():
+            raise cursor.damaged(CUT_SHORT)
         self._sync_now(cursor.seq)
         begun = os.fstat(self._lock).st_size + 1
         self._disk.ftruncate(self._lock, begun)
