@@ -21,7 +21,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ class Log:
         self._segment = -1
         self._closed = False
         self._lock = -1
+        self._kept = False
+        """Whether the lock is to outlast the command, see `alone`."""
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
@@ -115,10 +117,20 @@ class Log:
 
     def __exit__(self, *exc: object) -> None:
         try:
-            if self._lock >= 0:
+            if self._lock >= 0 and not self._kept:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
         finally:
             self.mutex.release()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock over several commands of this thread."""
+        with self:
+            outer, self._kept = self._kept, True
+            try:
+                yield
+            finally:
+                self._kept = outer
 
     def check_alive(self) -> None:
         """Raise HandleFinished where this handle answers nothing more."""
