@@ -19,7 +19,7 @@ import io
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -90,6 +90,8 @@ class Log:
         self._begun = -2
         """How long the lock was when this segment was last seen to be the last one: the file of
         the lock grows by a byte before each new segment, so that its size says when to look."""
+        self._kept = False
+        """Whether the lock is to outlast the command, see `alone`."""
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
@@ -116,10 +118,20 @@ class Log:
 
     def __exit__(self, *exc: object) -> None:
         try:
-            if self._lock >= 0:
+            if self._lock >= 0 and not self._kept:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
         finally:
             self.mutex.release()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock over several commands of this thread."""
+        with self:
+            outer, self._kept = self._kept, True
+            try:
+                yield
+            finally:
+                self._kept = outer
 
     def check_alive(self) -> None:
         """Raise HandleFinished where this handle answers nothing more."""

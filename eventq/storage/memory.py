@@ -41,6 +41,12 @@ class MemoryLog:
     def __exit__(self, *exc: object) -> None:
         self.mutex.release()
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock over several commands of this thread."""
+        with self:
+            yield
+
     def payload(self, what: str, value: Any) -> Any:  # noqa: ARG002  # as the log on disk has it
         """What a queue holds for this payload: the very object."""
         return value
