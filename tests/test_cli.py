@@ -379,7 +379,7 @@ def test_of_several_tasks_each_is_told_and_one_refusal_is_enough_for_exit_3(queu
     """The others are resolved all the same; a task named twice is resolved once."""
     words = ["resolve", "fetsh", "fetch", "parse", "fetch", "--queue", queue, "--why", "x"]
     ran = eventq(*words)
-    only = "and only a task that is DEAD or PARKED or CANCELLED"
+    only = "and only a task that is DEAD, PARKED or CANCELLED"
     assert ran.code == 3
     assert ran.out == "fetch is SUCCEEDED now\n"
     assert ran.err.splitlines() == [
@@ -436,7 +436,7 @@ def test_close_and_reopen_say_whether_it_was_so_already(queue: Path) -> None:
     words = ["--queue", queue, "--why", "x"]
     assert eventq("close", *words).out == "the queue is closed to new tasks\n"
     with untouched(queue):
-        assert eventq("close", *words).out == "the queue was closed to new tasks already\n"
+        assert eventq("close", *words).out == "the queue is closed already to new tasks\n"
     assert eventq("reopen", *words, "--json").value == {"admission": "open", "changed": True}
     assert eventq("reopen", *words, "--json").value == {"admission": "open", "changed": False}
 

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from running import check_history, environment, left_of, until
 
@@ -21,6 +23,7 @@ from eventq.aio import AsyncWorker
 from eventq.cli import attempts
 from eventq.cli.orders import GRACE
 from eventq.cli.processes import process, processes
+from eventq.cli.work import work
 from eventq.core.events import Started
 
 MAIN = """
@@ -87,6 +90,35 @@ def sh(script: str, **fields: Any) -> dict[str, Any]:
 
 def statuses(q: WorkQueue) -> dict[str, Status]:
     return {task.id: task.status for task in q.state.tasks()}
+
+
+def test_who_waits_for_a_queue_to_drain_is_told_why(q):
+    """What runs elsewhere, and what is delayed: once, until something begins."""
+    q.enqueue("elsewhere")
+    q.enqueue("late", TRUE, not_before=datetime.now(UTC) + timedelta(hours=2))
+    lease = q.start("other")
+    worker = start(q, "--drain")
+    assert worker.stdout.readline() == (
+        "waiting   for 1 running elsewhere, 1 delayed; the next is due in 1 h 59 min\n"
+    )
+    q.complete(lease)
+    q.enqueue("now", TRUE)
+    told = [worker.stdout.readline() for _ in range(3)]
+    assert told[0] == "started   now\n"
+    assert told[2] == "waiting   for 1 delayed; the next is due in 1 h 59 min\n"
+    worker.send_signal(signal.SIGTERM)
+    assert ended(worker)[0] == 128 + signal.SIGTERM
+
+
+def test_lengths_of_time_have_a_unit_or_are_seconds(q):
+    """As for `reconfigure`; what is neither is told so."""
+    for task, given in {"a": "90", "b": "2m", "c": "1.5h"}.items():
+        q.enqueue(task, TRUE)
+        assert drain(q, "--lease-for", given, "--grace", given)[0] == 0
+    asked = [entry.ask["lease_for"] for entry in q.entries() if entry.do == "start"]
+    assert sorted({length.total_seconds() for length in asked}) == [90, 120, 5400]
+    with pytest.raises(click.BadParameter, match="seconds, like 10 or 5m"):
+        work.main(["--queue", str(q.path), "--grace", "1 week"], standalone_mode=False)
 
 
 def test_commands_are_run_as_eventq_run_would(q, tmp_path):
