@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -21,14 +22,17 @@ from running import check_history, environment, left_of, until
 from eventq import Retry, Status, WorkQueue
 from eventq.aio import AsyncWorker
 from eventq.cli import attempts
+from eventq.cli.live import JsonView, Out, PlainView
 from eventq.cli.orders import GRACE
 from eventq.cli.processes import process, processes
+from eventq.cli.progress import Progress
 from eventq.cli.work import work
 from eventq.core.events import Started
 
 MAIN = """
 import sys
 from eventq.cli.exits import FAILURES, code_of, complain
+from eventq.cli.progress import Progress
 from eventq.cli.work import work
 try:
     sys.exit(work.main(prog_name="eventq work", standalone_mode=False))
@@ -93,21 +97,39 @@ def statuses(q: WorkQueue) -> dict[str, Status]:
 
 
 def test_who_waits_for_a_queue_to_drain_is_told_why(q):
-    """What runs elsewhere, and what is delayed: once, until something begins."""
-    q.enqueue("elsewhere")
+    """While nothing runs here."""
     q.enqueue("late", TRUE, not_before=datetime.now(UTC) + timedelta(hours=2))
-    lease = q.start("other")
     worker = start(q, "--drain")
-    assert worker.stdout.readline() == (
-        "waiting   for 1 running elsewhere, 1 delayed; the next is due in 1 h 59 min\n"
-    )
-    q.complete(lease)
-    q.enqueue("now", TRUE)
-    told = [worker.stdout.readline() for _ in range(3)]
-    assert told[0] == "started   now\n"
-    assert told[2] == "waiting   for 1 delayed; the next is due in 1 h 59 min\n"
+    assert worker.stdout.readline() == WAITS
     worker.send_signal(signal.SIGTERM)
     assert ended(worker)[0] == 128 + signal.SIGTERM
+
+
+WAITS = "waiting   for 1 delayed; the next is due in 1 h 59 min\n"
+
+
+def test_what_is_waited_for_is_said_once_until_something_begins(q):
+    """By whom it runs, if it runs elsewhere; and never while something runs here."""
+    q.enqueue("late", TRUE, not_before=datetime.now(UTC) + timedelta(hours=2))
+    out = io.StringIO()
+    progress = Progress(PlainView(Out(out)), 30)
+    progress.idle(q.state)
+    progress.idle(q.state)
+    assert out.getvalue() == WAITS
+    q.enqueue("now", TRUE)
+    lease = q.start("w")
+    progress.began(lease)
+    progress.idle(q.state)
+    progress.succeeded(lease)
+    progress.idle(q.state)
+    assert out.getvalue().splitlines()[1:] == [
+        "started   now",
+        "succeeded now in 0.0 s",
+        "waiting   for 1 running elsewhere, 1 delayed; the next is due in 1 h 59 min",
+    ]
+    told = Progress(JsonView(Out(out)), 30)
+    told.idle(q.state)
+    assert len(out.getvalue().splitlines()) == 4
 
 
 def test_lengths_of_time_have_a_unit_or_are_seconds(q):
