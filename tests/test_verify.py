@@ -480,10 +480,11 @@ def judged(entries: Any, **more: int) -> Judge:
     return judge
 
 
+@pytest.mark.parametrize("rich", [False, True], ids=["plain", "keys and time"])
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_the_rules_allow_is_legal(seed: int) -> None:
+def test_whatever_the_rules_allow_is_legal(seed: int, rich: bool) -> None:
     """And the judge ends up in the very state."""
-    ledger = Walk(seed, retention=Retention(2)).walk(300)
+    ledger = Walk(seed, rich=rich, retention=Retention(2)).walk(300)
     judge = judged(ledger.entries, every=1)
     assert judge.breaches == []
     assert judge.state == ledger.state

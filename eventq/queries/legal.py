@@ -62,7 +62,12 @@ def _rests(state: State, record: Record) -> bool:
 
 
 def _listed(state: State, record: Record) -> bool:
-    """A READY, DEAD, BLOCKED or PARKED task stands in its list, once."""
+    """A READY, DEAD, BLOCKED or PARKED task stands in its list, once; one with a key in that of
+    its key, from where the first that can go enters the line."""
+    key = record.task.key
+    if record.status is S.READY and key is not None:
+        of_key = (key, record.mark, record.task.task)
+        return next(state.by_key.since(of_key), None) == of_key
     lists = {
         S.READY: state.in_line,
         S.DEAD: state.in_letters,

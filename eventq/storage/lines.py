@@ -14,7 +14,8 @@ from typing import BinaryIO
 import msgspec
 
 from eventq.core.values import storable
-from eventq.storage.codec import VERSION, decode, hash_of
+from eventq.storage.chain import hash_of
+from eventq.storage.codec import VERSION, decode
 from eventq.storage.segments import Cursor, find_segments, segment_path
 
 __all__ = ["Line", "last_seq", "lines", "spelled"]

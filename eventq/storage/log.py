@@ -15,89 +15,89 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import gc
 import io
-import itertools
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from eventq.core.errors import ImpossibleEvent
+from eventq.core.errors import BadValue
 from eventq.core.events import Entry, Json
-from eventq.core.evolve import Folded, replay
+from eventq.core.evolve import Folded
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
-from eventq.storage.codec import decode, encode
+from eventq.storage.codec import encode
+from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly
+from eventq.storage.folders import make_folders, sync_names
+from eventq.storage.later import BYTES, Later
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
-from eventq.storage.segments import Cursor, find_segments, segment_path
-from eventq.storage.snapshot import save, sync_folder
+from eventq.storage.replaying import entries_since, fold, state_after
+from eventq.storage.segments import Cursor, segment_path
+from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
-__all__ = ["SEGMENT_BYTES", "Log"]
+__all__ = ["SEGMENT_BYTES", "Durability", "Log"]
+
+Durability = Literal["power", "process"]
+"""What an answer survives: a power cut, since it is synced before; or the end of the process
+alone, since it is written before, and synced soon after."""
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
 
-WRITABLE = 0o200
-"""The bit that a full segment loses. Who has it open sees by that that another follows."""
-
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
-
-OWN = {"log", "snapshots", "lock", "torn", "unsynced", "run.lock", "run", "output", "work"}
-"""What may stand in the directory of a queue before its log does."""
 
 
 class Log:
     """The log of one queue, open for this process. `with log:` holds the lock."""
 
     def __init__(
-        self, path: Path, *, read_only: bool = False, segment_bytes: int = SEGMENT_BYTES
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        segment_bytes: int = SEGMENT_BYTES,
+        durability: Durability = "power",
+        disk: Disk = DISK,
     ) -> None:
+        if durability not in get_args(Durability):
+            raise BadValue(f"durability must be 'power' or 'process', not {durability!r}")
         self.path = path
         self.read_only = read_only
         self._segment_bytes = segment_bytes
+        self._disk = disk
+        self._pwrite, self._fdatasync = disk.pwrite, disk.fdatasync  # once: each command needs them
         self.mutex = threading.RLock()
         self._syncing = threading.RLock()  # a handler of a signal may ask in the midst of it
         self._finished: str | None = None
         self._pid = os.getpid()
         self._synced = 0
+        self._unsynced = 0
+        """About how many bytes were written here since the last sync."""
+        self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
+        self._unmarked = False
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
         self.damage: LogDamaged | None = None
         """What a reader found wrong when it opened the log; it can read what stands before."""
         self._segment = -1
-        self._closed = False
         self._lock = -1
+        self._begun = -2
+        """How long the lock was when this segment was last seen to be the last one: the file of
+        the lock grows by a byte before each new segment, so that its size says when to look."""
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
-            self._make_folders()
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            make_folders(disk, path)
+            self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         self._cursor = Cursor(self._folder)
-
-    def _make_folders(self) -> None:
-        if self.path.is_dir() and not self._folder.is_dir():
-            strange = sorted({file.name for file in self.path.iterdir()} - OWN)
-            if strange:
-                raise NotAQueue(
-                    self.path,
-                    f"it has no folder `log`, but holds {strange[0]!r}; "
-                    "name a new or empty directory to begin a queue there",
-                )
-        for folder in (self.path, self._folder, self.path / "snapshots"):
-            try:
-                folder.mkdir(mode=0o700, parents=folder == self.path)
-            except FileExistsError:
-                if not folder.is_dir():
-                    raise NotAQueue(self.path, f"{folder} is not a directory") from None
 
     # The lock.
 
@@ -105,7 +105,8 @@ class Log:
         self.check_alive()  # in a forked child, another thread may hold the mutex for ever
         self.mutex.acquire()
         try:
-            self.check_alive()
+            if self._finished is not None:
+                self.check_alive()
             if self.read_only:
                 raise ReadOnly(self.path)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -123,6 +124,7 @@ class Log:
     def check_alive(self) -> None:
         """Raise HandleFinished where this handle answers nothing more."""
         if self._finished is not None:
+            self._leave_mark()
             raise HandleFinished(
                 f"this handle of {self.path} answers nothing more: {self._finished}"
             )
@@ -141,7 +143,7 @@ class Log:
         if not self._cursor.file.exists():
             return begin
         try:
-            state = self._fold(begin, self._cursor.forward())
+            state = fold(self.path, begin, self._cursor.forward())
         except LogDamaged as error:
             if not self.read_only or error.seq == 1:
                 raise
@@ -152,41 +154,14 @@ class Log:
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""
-        begin, cursor = where_to_begin(self.path, seq)
-        return self._fold(begin, itertools.islice(cursor.forward(), seq - begin.seq))
-
-    def _fold(self, begin: State, entries: Iterator[Folded]) -> State:
-        """Replay with the collector of cycles off: a fold makes none, and much that is kept."""
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return replay(begin, entries)
-        except ImpossibleEvent as error:
-            raise error.told(self._story(error.task, error.seq)) from None
-        finally:
-            if collecting:
-                gc.enable()
-
-    def _story(self, task: str | None, seq: int) -> list[str]:
-        """All that the log says of a task before this entry, oldest first."""
-        return [
-            f"entry {entry.seq}: {event}"
-            for entry in itertools.takewhile(lambda entry: entry.seq < seq, self.entries(1))
-            for event in entry.events
-            if getattr(event, "task", None) == task
-        ]
+        return state_after(self.path, seq)
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""
-        segments = [first for first in find_segments(self._folder) if first <= since]
-        cursor = Cursor(self._folder, segments[-1] if segments else 1)
-        for entry in cursor.forward(decode):
-            if entry.seq >= since:
-                yield entry
+        return entries_since(self.path, since)
 
-    def behind(self, *, certain: bool = False) -> bool:
-        """Whether there may be something that this handle has not read. Who means to write is
-        `certain`, and does not take the permissions of a file for a sign that it is the last."""
+    def behind(self, *, locked: bool = False) -> bool:
+        """Whether there is, or may be, something that this handle has not read."""
         cursor = self._cursor
         if self._segment < 0:
             return cursor.file.exists()
@@ -197,12 +172,15 @@ class Log:
                 old, self._segment = self._segment, descriptor
                 os.close(old)
             segment = os.fstat(self._segment)
-        self._closed = not segment.st_mode & WRITABLE
         if segment.st_size != cursor.offset:
             return True
-        return (self._closed or certain) and os.access(
-            f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK
-        )
+        begun = -1 if self._lock < 0 else os.fstat(self._lock).st_size
+        if begun == self._begun:
+            return False
+        there = os.access(f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK)
+        if locked and not there:
+            self._begun = begun
+        return there
 
     def catch_up(self) -> Iterator[Folded]:
         """What was written since this handle last looked."""
@@ -217,7 +195,9 @@ class Log:
                 raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
             end = cursor.offset + rest
             if rest:
-                yield from cursor.follow(io.BytesIO(pread(self._segment, rest, cursor.offset)))
+                yield from cursor.follow(
+                    io.BytesIO(pread(self._disk, self._segment, rest, cursor.offset))
+                )
             after = cursor.copy()
             if not after.next_segment(end - cursor.offset):
                 return
@@ -228,14 +208,7 @@ class Log:
             cursor = after
 
     def _open(self, file: Path) -> int:
-        self._closed = False
-        if not self.read_only:
-            try:
-                return os.open(file, os.O_RDWR | os.O_CLOEXEC)
-            except PermissionError:
-                if file.stat().st_mode & WRITABLE:
-                    raise
-        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        return self._disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
 
     @property
     def seq(self) -> int:
@@ -260,23 +233,25 @@ class Log:
         Called under the lock.
         """
         if self._mark.exists():
-            renew(self._folder, self._mark)
+            renew(self._disk, self._folder, self._mark)
 
     def mend(self) -> bool:
         """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
 
         Called under the lock, caught up.
         """
-        return self._segment >= 0 and mend(self._segment, self._cursor, self.path / "torn")
+        if self._segment < 0:
+            return False
+        torn = self.path / "torn"
+        return mend(self._disk, self._segment, self._cursor, torn, self._sync_segment)
 
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
         cursor = self._cursor
-        assert cursor.hash is not None
-        last = cursor.hash.decode()
+        last = cursor.hash
+        assert last is not None
         line, digest = encode(entry, last, first=not cursor.offset)
-        full = cursor.offset + len(line) > self._segment_bytes
-        if cursor.offset and (full or self._closed):
+        if cursor.offset and cursor.offset + len(line) > self._segment_bytes:
             self._roll()
             cursor = self._cursor
             line, digest = encode(entry, last, first=True)
@@ -288,61 +263,64 @@ class Log:
         after.offset += len(line)
         after.lines += 1
         after.seq = entry.seq
-        after.hash = digest.encode()
+        after.hash = digest
         if self._cursor is not cursor or entry.seq != cursor.seq + 1:
             raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
         self._write(line)
         self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
         self.unsaved += len(line)
+        self._unsynced += len(line)
 
     def _sync_names(self) -> None:
         """Make the name of a new segment last before its first line is: whoever made the file may
         have got no further. The first one, and so the whole queue, with the folders above."""
-        folders = [self._folder]
-        if self._cursor.first == 1:
-            folders += [self.path, self.path.parent]
         try:
-            for folder in folders:
-                sync_folder(folder)
+            sync_names(self._disk, self.path, new=self._cursor.first == 1)
         except OSError as error:
             self._finished = f"a sync failed ({error})"
             raise
 
     def _write(self, line: bytes) -> None:
-        offset = self._cursor.offset
-        rest = memoryview(line)
+        start = self._cursor.offset
         try:
-            while rest:
-                written = os.pwrite(self._segment, rest, offset)
-                offset += written
-                rest = rest[written:]
+            written = self._pwrite(self._segment, line, start)
+            while written < len(line):
+                written += self._pwrite(self._segment, line[written:], start + written)
         except BaseException:
             try:
                 # A line that got there whole, in spite of an interrupt, may have been read.
-                if os.fstat(self._segment).st_size < self._cursor.offset + len(line):
-                    os.ftruncate(self._segment, self._cursor.offset)
+                if os.fstat(self._segment).st_size < start + len(line):
+                    self._disk.ftruncate(self._segment, start)
             except OSError as error:
                 self._finished = f"a failed write could not be rolled back ({error})"
             raise
 
     def _begin_segment(self) -> None:
-        self._segment = os.open(self._cursor.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._segment = self._disk.open(self._cursor.file, os.O_RDWR | os.O_CREAT)
 
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
         self._sync_now(cursor.seq)
-        os.fchmod(self._segment, 0o400)
+        begun = os.fstat(self._lock).st_size + 1
+        self._disk.ftruncate(self._lock, begun)
         file = segment_path(self._folder, cursor.seq + 1)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()
         after.next_segment(0)
         with self._syncing:
             full, self._segment, self._cursor = self._segment, descriptor, after
             os.close(full)
-        self._closed = False
+        self._begun = begun
 
     # Syncing, without the lock.
+
+    def secure(self, seq: int) -> None:
+        """Make the entries up to this one as safe as an answer that rests on them has to be."""
+        if self._later is None or self._unsynced > BYTES:
+            self.sync(seq)
+        elif seq > self._synced:
+            self._later.ask()
 
     def sync(self, seq: int) -> None:
         """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
@@ -356,22 +334,35 @@ class Log:
                 return
             self.check_alive()
             written = self._cursor.seq
-            try:
-                os.fdatasync(self._segment)
-            except OSError as error:
-                if not self.read_only:
-                    self._finished = f"a sync failed ({error}), so what it wrote may be lost"
-                    with suppress(OSError):
-                        self._mark.touch(mode=0o600)
-                    raise
-                if error.errno not in (errno.EINVAL, errno.EROFS):
-                    raise  # else nothing can be written there, and so nothing is unsynced
+            self._unsynced = 0
+            self._sync_segment()
             self._synced = max(written, seq)
+
+    def _sync_segment(self) -> None:
+        """Sync the open segment. Where that fails the handle is finished, and the log marked."""
+        try:
+            self._fdatasync(self._segment)
+        except OSError as error:
+            if not self.read_only:
+                self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+                self._unmarked = True
+                self._leave_mark()
+                raise
+            if error.errno not in (errno.EINVAL, errno.EROFS):
+                raise  # else nothing can be written there, and so nothing is unsynced
+
+    def _leave_mark(self) -> None:
+        """Say to who opens the log next that what it reads may not be on disk. On a disk that
+        fails that may fail as well: then at the next occasion."""
+        if self._unmarked:
+            with suppress(OSError):
+                os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
+                self._unmarked = False
 
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
         self.sync(state.seq)
-        return save(self.path / "snapshots", state, cursor)
+        return save(self.path / "snapshots", state, cursor, self._disk)
 
     def place_for_snapshot(self) -> Cursor:
         """Where the log stands, for a snapshot that is now on its way."""
@@ -387,14 +378,21 @@ class Log:
         return Watch(self._folder)
 
     def shut(self) -> None:
-        """Let go of the files. The handle answers nothing more."""
+        """Let go of the files. The handle answers nothing more. Raises OSError where a last sync
+        fails."""
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
-            if self._finished is None:
-                self._finished = "it was shut"
-            with self._syncing:
-                for descriptor in (self._segment, self._lock):
-                    if descriptor >= 0:
-                        os.close(descriptor)
-                self._segment = self._lock = -1
+            self._leave_mark()
+            try:
+                if self._later is not None and self._segment >= 0 and self._finished is None:
+                    self._later.stop()
+                    self.sync(self.seq)
+            finally:
+                if self._finished is None:
+                    self._finished = "it was shut"
+                with self._syncing:
+                    for descriptor in (self._segment, self._lock):
+                        if descriptor >= 0:
+                            os.close(descriptor)
+                    self._segment = self._lock = -1

@@ -11,15 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from eventq.storage.codec import (
-    GENESIS,
-    TAIL,
-    NewerVersion,
-    NotALine,
-    hash_of,
-    prev_of,
-    read,
-)
+from eventq.storage.chain import GENESIS, TAIL, hash_of, prev_of
+from eventq.storage.codec import NewerVersion, NotALine, read
 from eventq.storage.errors import LogDamaged, LogNewer
 
 __all__ = ["Cursor", "find_segments", "segment_path"]
@@ -60,8 +53,9 @@ class Cursor:
 
     def copy(self) -> Cursor:
         """The same place, to go on from there separately."""
-        copy = Cursor(self.log, self.first)
-        copy.offset, copy.lines, copy.seq, copy.hash = self.offset, self.lines, self.seq, self.hash
+        copy = Cursor.__new__(Cursor)
+        copy.log, copy.first, copy.offset = self.log, self.first, self.offset
+        copy.lines, copy.seq, copy.hash = self.lines, self.seq, self.hash
         return copy
 
     @property

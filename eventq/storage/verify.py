@@ -17,7 +17,8 @@ from attrs import frozen
 
 from eventq.core.events import Entry
 from eventq.core.state import State
-from eventq.storage.codec import GENESIS, decode, encode, fits, hash_of
+from eventq.storage.chain import GENESIS, fits, hash_of
+from eventq.storage.codec import decode, encode
 from eventq.storage.errors import LogDamaged, LogNewer
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, snapshot_path, snapshots
@@ -133,7 +134,7 @@ class Verification:
             for number, read in enumerate(cursor.follow(file, _Read), 1):
                 entry, line = read.entry, read.bytes
                 where = cursor.file, number, byte
-                if encode(entry, self.head[1], first=number == 1)[0] != line:
+                if encode(entry, self.head[1].encode(), first=number == 1)[0] != line:
                     what = "encoded again, its entry gives other bytes: eventq did not write it"
                     self._wrong(Fault.DAMAGED, entry.seq, what, *where)
                 if self._at is not None and entry.at < self._at:
