@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from eventq import Enqueue, Retention, WorkQueue
 from eventq.storage.snapshot import snapshots
 
 from . import logs
-from .measure import Scale, busy, elsewhere, resident, scratch, unsynced
+from .measure import Scale, busy, elsewhere, resident, scratch
 from .table import Table
 
 __all__ = ["tables"]
@@ -90,14 +89,14 @@ def _passing(scale: Scale, path: Path) -> Table:
             "for entries",
             "MB opened",
         ],
-        "not synced; batches of "
+        'synced by and by (durability="process"); batches of '
         f"{BATCH}, then start, and complete_and_start; in each part the queue is opened {many} "
         "times by a process of its own: median and longest,\nin time busy, and the entries that "
         "were read behind the newest snapshot at the longest; a new snapshot after 8 MB of log",
     )
     looked: list[dict[str, float]] = []
-    with unsynced(), ExitStack() as opens:
-        queue = opens.enter_context(WorkQueue.open(path, retention=Retention(count=KEPT)))
+    kept = Retention(count=KEPT)
+    with WorkQueue.open(path, retention=kept, durability="process") as queue:
         done = 0
         for part in range(1, PARTS + 1):
             spent = waited = 0.0
