@@ -431,6 +431,14 @@ def test_cancel_and_restore_move_a_task_there_and_back(queue: Path) -> None:
     assert eventq("restore", "fetch", "--queue", queue, "--why", "x").code == 3
 
 
+def test_every_command_is_told_in_one_line() -> None:
+    """The list of commands cuts none short at 80 columns."""
+    out = on_terminal("--help").out.partition("Commands:")[2].partition("Exit codes")[0]
+    lines = [line.rstrip() for line in out.splitlines() if line.strip()]
+    assert len(lines) == len(group.commands)
+    assert not [line for line in lines if line.endswith("...")]
+
+
 def test_close_and_reopen_say_whether_it_was_so_already(queue: Path) -> None:
     """Asking twice is harmless, and writes nothing."""
     words = ["--queue", queue, "--why", "x"]

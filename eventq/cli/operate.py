@@ -114,8 +114,8 @@ resolve = _on_tasks(
     "resolve",
     "resolved",
     (S.DEAD, S.PARKED, S.CANCELLED),
-    "Say that a person did DEAD, PARKED or CANCELLED tasks by hand.",
-    "They have succeeded then, without a result, and what needs them goes on.",
+    "Say that a person did tasks by hand: they have succeeded.",
+    "For DEAD, PARKED or CANCELLED tasks. They have no result; what needs them goes on.",
     'eventq resolve fetch --queue nightly --why "copied by hand"',
 )
 
@@ -216,7 +216,7 @@ resume = _switch(
 @queue_option
 @json_option
 def tick(by: str | None, queue: Path, as_json: bool) -> None:
-    """Carry out all that is due: leases that ran out, delays that ended, retention.
+    """Carry out what is due: leases, delays and retention.
 
     A worker that asks for a task does so too; this is for a queue that nobody asks. Where nothing
     is due nothing is written.

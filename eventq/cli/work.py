@@ -92,7 +92,7 @@ def work(
     grace: float,
     as_json: bool,
 ) -> None:
-    """Run the commands of a queue's tasks until stopped or, with --drain, until none is left.
+    """Run the commands of a queue's tasks until stopped or drained.
 
     A task says what to run in its payload, as `eventq run` writes it: an object with argv and, as
     needed, cwd, env and timeout. A task that says no such thing goes to the dead letters. Others
