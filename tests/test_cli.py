@@ -50,6 +50,7 @@ READING: dict[str, list[str]] = {
     "at": ["3"],
     "verify": [],
     "head": [],
+    "repair": ["--to", "mended"],
 }
 """The commands that only read, each with an argument that fits `nightly`."""
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from eventq.core.errors import EventqError
 
-__all__ = ["HandleFinished", "LinesLost", "LogDamaged", "LogNewer", "NotAQueue", "ReadOnly"]
+__all__ = [
+    "HandleFinished",
+    "LinesLost",
+    "LogDamaged",
+    "LogNewer",
+    "NotAQueue",
+    "ReadOnly",
+    "repair_words",
+]
+
+
+def repair_words(queue: Path) -> str:
+    """The command that makes a good queue of a damaged one, up to the damage."""
+    return f"eventq repair --queue {shlex.quote(str(queue))} --to NEWDIR"
 
 
 class NotAQueue(EventqError, FileNotFoundError):
@@ -31,7 +45,8 @@ class LogDamaged(EventqError, ValueError):
         super().__init__(
             f"{file}, line {line} (byte {byte}), where entry {seq} should stand: {what}. "
             f"Nothing was changed. The {seq - 1} entries before it can be read with `eventq log` "
-            f"and `eventq at {seq - 1}`; bring back a good copy of this file to go on"
+            f"and `eventq at {seq - 1}`; bring back a good copy of this file to go on, or make "
+            f"a queue of what stands before: `{repair_words(file.parent.parent)}`"
         )
         self.file = file
         self.line = line
@@ -51,7 +66,8 @@ class LinesLost(EventqError, ValueError):
         super().__init__(
             f"{path}: the log ends with entry {last}, but a snapshot was taken after entry "
             f"{snapshot}: {snapshot - last} entries are lost. Bring back the missing end of the "
-            "log, or move the snapshot away to go on without what it knows"
+            "log, or go on without what the snapshot knows in a copy: "
+            f"`{repair_words(path)}`"
         )
         self.lost = snapshot - last
 

@@ -31,7 +31,7 @@ from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode, encode
-from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly
+from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly, repair_words
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
@@ -162,7 +162,9 @@ class Log:
         try:
             return replay(begin, entries)
         except ImpossibleEvent as error:
-            raise error.told(self._story(error.task, error.seq)) from None
+            told = error.told(self._story(error.task, error.seq))
+            told.add_note(f"to go on with what stands before it: `{repair_words(self.path)}`")
+            raise told from None
         finally:
             if collecting:
                 gc.enable()

@@ -81,6 +81,12 @@ class Verification:
         self.more = 0
         """How many problems there are beyond those that were kept."""
         self.notes: list[str] = []
+        self.place: tuple[Path, int, int] = segment_path(self.log, 1), 1, 0
+        """Where the last line that was read begins: the file, the line, the byte."""
+        self.end = 0
+        """Where it ends, as a byte of its file."""
+        self.error: LogNewer | OSError | None = None
+        """What kept the log from being read to its end, or to its damage."""
         self._folder = path / "snapshots"
         self._given = head
         self._cursor = Cursor(self.log)
@@ -102,10 +108,10 @@ class Verification:
             self.whole = False
             self._wrong(Fault.DAMAGED, error.seq, error.what, error.file, error.line, error.byte)
         except LogNewer as error:
-            self.whole = False
+            self.whole, self.error = False, error
             self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error), cursor.file)
         except OSError as error:
-            self.whole = False
+            self.whole, self.error = False, error
             self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error.strerror), cursor.file)
 
     def _entries(self) -> Iterator[Entry]:
@@ -128,11 +134,11 @@ class Verification:
     def _segment(self) -> Iterator[Entry]:
         """The entries of one segment, each encoded again."""
         cursor = self._cursor
-        byte = 0
+        self.end = 0
         with cursor.file.open("rb", buffering=1 << 20) as file:
             for number, read in enumerate(cursor.follow(file, _Read), 1):
                 entry, line = read.entry, read.bytes
-                where = cursor.file, number, byte
+                self.place = where = cursor.file, number, self.end
                 if encode(entry, self.head[1], first=number == 1)[0] != line:
                     what = "encoded again, its entry gives other bytes: eventq did not write it"
                     self._wrong(Fault.DAMAGED, entry.seq, what, *where)
@@ -142,7 +148,7 @@ class Verification:
                 self._at = entry.at
                 self.head = entry.seq, (hash_of(line) or b"").decode()
                 self.bytes_read += len(line)
-                byte += len(line)
+                self.end += len(line)
                 if self._given is not None and self._given[0] == entry.seq:
                     self._bears_out("the head given", self._given)
                 yield entry
