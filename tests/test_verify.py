@@ -14,7 +14,7 @@ from disk import copied, cut_lines, lines, rewrite, segments, tour, untouched
 from ledger import Ledger, Walk
 from terminal import Ran, eventq, nightly, on_terminal, process
 
-from eventq import Retention, WorkQueue
+from eventq import Keys, Retention, WorkQueue
 from eventq.core.commands import Complete, Enqueue, Start
 from eventq.core.events import (
     Blocked,
@@ -480,10 +480,18 @@ def judged(entries: Any, **more: int) -> Judge:
     return judge
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_whatever_the_rules_allow_is_legal(seed: int) -> None:
-    """And the judge ends up in the very state."""
-    ledger = Walk(seed, retention=Retention(2)).walk(300)
+WALKS: list[dict[str, Any]] = [
+    {"retention": Retention(2)},
+    {"rich": True, "retention": Retention(2)},
+    {"rich": True, "keys": Keys("halt")},
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("policy", WALKS)
+def test_whatever_the_rules_allow_is_legal(seed: int, policy: dict[str, Any]) -> None:
+    """Also with keys and times; and the judge ends up in the very state."""
+    ledger = Walk(seed, **policy).walk(300)
     judge = judged(ledger.entries, every=1)
     assert judge.breaches == []
     assert judge.state == ledger.state
