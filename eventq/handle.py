@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from attrs import evolve as with_changes
 from attrs import fields
@@ -28,20 +28,22 @@ from eventq.core.commands import (
     Open,
     Start,
 )
-from eventq.core.decide import decide
+from eventq.core.current import EVENTS, Current
 from eventq.core.errors import BadValue, Refusal
 from eventq.core.events import Entry, Event
-from eventq.core.evolve import evolve, replay
 from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry
 from eventq.core.record import DeadLetter, Task
-from eventq.core.state import State
+from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
+from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue, ReadOnly
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.segments import Cursor
 
-__all__ = ["NOT_TOLD", "Handle"]
+__all__ = ["NOT_TOLD", "Handle", "no_answer"]
+
+A = TypeVar("A")
 
 
 def _utc_now() -> datetime:
@@ -74,10 +76,11 @@ class Handle:
         by: str | None = None,
         clock: Callable[[], datetime] = _utc_now,
         snapshots: bool = True,
+        undo: int = EVENTS,
     ) -> None:
         """Not for callers: use `open` or `in_memory`."""
         self._log = log
-        self._state = state
+        self._current = Current(state, events=undo)
         self._by = by
         self._clock = clock
         self._read_at = time.monotonic()
@@ -100,14 +103,15 @@ class Handle:
         clock: Callable[[], datetime] = _utc_now,
         segment_bytes: int = SEGMENT_BYTES,
         snapshots: bool = True,
+        disk: Disk = DISK,
     ) -> Self:
         """The queue in this directory, which is made if it is not there.
 
         What is not told of the policy is taken from the log; what is told and differs from it
         is refused with BadValue. `read_only` needs no lock and changes nothing. `clock` gives
         the time, with its zone. `segment_bytes` is how large one file of the log grows, and
-        `snapshots` whether snapshots are taken unasked. Raises NotAQueue, LogDamaged, LogNewer,
-        LinesLost, OSError.
+        `snapshots` whether snapshots are taken unasked. `disk` is what it writes with; another
+        than the real one is for tests. Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
         """
         told = _policy(
             capacity=capacity,
@@ -122,13 +126,15 @@ class Handle:
             check_name("the name of a worker", worker)
         if by is not None:
             check_name("by", by)
-        log = Log(Path(path).absolute(), read_only=read_only, segment_bytes=segment_bytes)
+        log = Log(
+            Path(path).absolute(), read_only=read_only, segment_bytes=segment_bytes, disk=disk
+        )
         try:
             queue = cls(log, log.state(), by=by, clock=clock, snapshots=snapshots)
             if read_only:
                 if log.damage is None:  # else all before it can be read
                     queue._catch_up()
-                if queue._state.admission == "absent":
+                if queue._current.now.admission == "absent":
                     raise NotAQueue(log.path, "its log is empty")
                 queue._compare(told)
             else:
@@ -170,7 +176,9 @@ class Handle:
         )
         if by is not None:
             check_name("by", by)
-        queue = cls(MemoryLog(history=history), State(), by=by, clock=clock, snapshots=False)
+        log = MemoryLog(history=history)
+        undo = EVENTS if history else 0  # what has ended is let go of at once
+        queue = cls(log, State(), by=by, clock=clock, snapshots=False, undo=undo)
         queue._begin(told)
         return queue
 
@@ -180,15 +188,15 @@ class Handle:
         with log:
             if isinstance(log, Log):
                 log.renew()
-            self._catch_up(mend=True)
-            if self._state.admission == "absent":
-                self._ask(Open(uuid.uuid4().hex, Policy(**told)))
+            self._catch_up(locked=True)
+            if self._current.now.admission == "absent":
+                self._ask(Open(uuid.uuid4().hex, Policy(**told)), no_answer)
                 return
         self._compare(told)
 
     def _compare(self, told: dict[str, Any]) -> None:
         """Refuse what was told and differs from what the log says."""
-        agreed = self._state.policy
+        agreed = self._current.now.policy
         given = with_changes(agreed, **told)
         for part in fields(Policy):
             there, here = getattr(agreed, part.name), getattr(given, part.name)
@@ -210,7 +218,7 @@ class Handle:
         self.shut()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path or 'in memory'} at entry {self._state.seq}>"
+        return f"<{type(self).__name__} {self.path or 'in memory'} at entry {self._log.seq}>"
 
     def shut(self) -> None:
         """Let go of the files. The handle answers nothing more; the queue goes on without it."""
@@ -218,17 +226,19 @@ class Handle:
 
     # The one way through.
 
-    def _catch_up(self, *, mend: bool = False) -> None:
+    def _catch_up(self, *, locked: bool = False) -> None:
         """Read what others wrote; under the lock also mend what a crash of theirs has left."""
-        log = self._log
-        if isinstance(log, Log) and self._state.seq != log.seq:  # an interrupt came between
-            self._state = log.state_at(log.seq)
-        while log.behind(certain=mend):
+        log, current = self._log, self._current
+        if not ((current.whole and current.now.seq == log.seq) or current.restore(log.seq)):
+            self._current = current = Current(log.state_at(log.seq))
+        while log.behind(locked=locked):
             seq = log.seq
-            self._state = replay(self._state, log.catch_up())
+            for entry in log.catch_up():
+                current.fold(entry)
+                current.settle()
             if log.seq != seq:
                 self._read_at = time.monotonic()
-            if not (mend and log.mend()):
+            if not (locked and log.mend()):
                 return
 
     def _now(self) -> datetime:
@@ -236,14 +246,19 @@ class Handle:
         now = self._clock()
         if now.tzinfo is None:
             raise BadValue(f"the clock gave {now}, which does not say its time zone")
-        last = self._state.at
+        last = self._current.now.at
         if last is not None and now < last:
             return last + timedelta(seconds=time.monotonic() - self._read_at)
         return now
 
     def _ask(
-        self, command: Command, by: str | None = None, why: str | None = None
-    ) -> tuple[State, tuple[Event, ...]]:
+        self,
+        command: Command,
+        answer: Callable[[Draft, tuple[Event, ...]], A],
+        by: str | None = None,
+        why: str | None = None,
+    ) -> A:
+        """Carry out a command; the answer is made of the state after it and its events."""
         if by is not None:
             check_name("by", by)
         if why is not None and not isinstance(why, str):
@@ -251,37 +266,50 @@ class Handle:
         why = storable(why)
         log = self._log
         with log:
-            self._catch_up(mend=True)
+            self._catch_up(locked=True)
+            current = self._current
             at = self._now()
-            by = by or self._by or _asker(command, self._state)
+            by = by or self._by or _asker(command, current.now)
             try:
-                events, state = decide(self._state, command, at)
+                events = current.decide(command, at)
             except Refusal as refusal:
-                if self._state.policy.record:
-                    whole = _spelled_out(command, self._state.policy)
-                    self._keep(Entry(0, at, command.do, (), whole.refused(refusal.name), by, why))
+                policy = current.now.policy
+                if policy.record:
+                    self._catch_up(locked=True)
+                    whole = _spelled_out(command, policy)
+                    self._note(at, command.do, whole.refused(refusal.name), by, why)
                 raise
+            now = current.now
             if events:
-                entry = Entry(state.seq, at, command.do, events, command.ask(), by, why)
-                self._keep(entry, state)
-            elif self._state.policy.record and isinstance(command, Start):
-                state = self._keep(Entry(0, at, command.do, (), command.ask(), by))
+                self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
+            elif now.policy.record and isinstance(command, Start):
+                self._note(at, command.do, command.ask(), by)
+            now = current.now
+            seq, answered = now.seq, answer(now, events)
             place = self._snapshot_due()
-        log.sync(state.seq)
-        if place is not None and isinstance(log, Log):
+            state = None if place is None else current.state()
+        log.sync(seq)
+        if state is not None and place is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)
-        return state, events
+        return answered
 
-    def _keep(self, entry: Entry, state: State | None = None) -> State:
-        """Write an entry, then keep the state after it."""
-        if state is None:
-            entry = with_changes(entry, seq=self._state.seq + 1)
-            state = evolve(self._state, entry)
+    def _note(
+        self, at: datetime, do: str, ask: dict[str, Any], by: str | None, why: str | None = None
+    ) -> None:
+        """Write an entry of which nothing followed."""
+        self._keep(Entry(self._current.now.seq + 1, at, do, (), ask, by, why))
+
+    def _keep(self, entry: Entry) -> None:
+        """Write an entry, and go on from the state after it."""
+        current = self._current
+        if entry.events:
+            current.keep(entry)
+        else:
+            current.fold(entry)
         self._log.append(entry)
-        self._state = state
+        current.settle()
         self._read_at = time.monotonic()
-        return state
 
     def _snapshot_due(self) -> Cursor | None:
         """Where the log stands, if enough of it has passed since the last snapshot.
@@ -292,7 +320,7 @@ class Handle:
         log = self._log
         if not self._snapshots or isinstance(log, MemoryLog) or log.unsaved < SNAPSHOT_BYTES:
             return None
-        if log.unsaved < 4 * TASK_BYTES * len(self._state):
+        if log.unsaved < 4 * TASK_BYTES * len(self._current.now):
             return None
         return log.place_for_snapshot()
 
@@ -310,7 +338,7 @@ class Handle:
         with self._log.mutex:
             self._log.check_alive()
             self._catch_up()
-            return self._state
+            return self._current.state()
 
     @property
     def policy(self) -> Policy:
@@ -336,13 +364,18 @@ class Handle:
 
     def at(self, seq: int) -> State:
         """The state after this entry. Raises IndexError for one that is not there (yet)."""
-        now = self._state if seq <= self._state.seq else self.state
-        self._log.check_alive()
-        if seq == now.seq:
-            return now
-        if not 0 <= seq < now.seq:
-            raise IndexError(f"there is no entry {seq}: the log has {now.seq}")
-        return self._log.state_at(seq)
+        log = self._log
+        log.check_alive()
+        with log.mutex:
+            log.check_alive()
+            if seq > log.seq:
+                self._catch_up()
+            last = log.seq
+            if seq == last:
+                return self._current.state()
+        if not 0 <= seq < last:
+            raise IndexError(f"there is no entry {seq}: the log has {last}")
+        return log.state_at(seq)
 
     @property
     def head(self) -> tuple[int, str]:
@@ -367,7 +400,7 @@ class Handle:
         with log.mutex:
             log.check_alive()
             self._catch_up()
-            state, place = self._state, log.place()
+            state, place = self._current.state(), log.place()
         return log.snapshot(state, place)
 
     @property
@@ -394,10 +427,14 @@ def _policy(**parts: Any) -> dict[str, Any]:
     return {name: getattr(policy, name) for name in told}
 
 
-def _asker(command: Command, state: State) -> str | None:
+def no_answer(now: Draft, events: tuple[Event, ...]) -> None:
+    """No answer."""
+
+
+def _asker(command: Command, now: Draft) -> str | None:
     """Who asks when nobody says so: the worker that starts, or that holds the lease."""
     worker = getattr(command, "worker", None)
     if worker is None and (lease := getattr(command, "lease", None)) is not None:
-        held = state.leased(lease)
+        held = now.leased(lease)
         worker = None if held is None else held.worker
     return worker if isinstance(worker, str) else None

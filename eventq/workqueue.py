@@ -37,9 +37,9 @@ from eventq.core.lifecycle import Status
 from eventq.core.policy import Policy, seconds
 from eventq.core.record import Lease, Task
 from eventq.core.select import Select
-from eventq.core.state import State
+from eventq.core.state import Draft, State
 from eventq.core.values import check_name
-from eventq.handle import Handle
+from eventq.handle import Handle, no_answer
 
 __all__ = ["WorkQueue"]
 
@@ -76,8 +76,8 @@ class WorkQueue(Handle):
         command = Enqueue(
             id, payload, after, key=key, max_attempts=max_attempts, not_before=not_before
         )
-        state, _ = self._ask(command, by)
-        return _task(state, command.id or f"#{state.seq}")
+        id = command.id
+        return self._ask(command, lambda now, _: _task(now, id or f"#{now.seq}"), by)
 
     def enqueue_all(self, tasks: Iterable[Enqueue], *, by: str | None = None) -> list[Task]:
         """Add a batch, whole or not at all; its tasks may name each other in any order.
@@ -85,9 +85,12 @@ class WorkQueue(Handle):
         Answers one task for each that was asked for, in their order. Raises as `enqueue` does.
         """
         command = EnqueueAll(map(self._admissible, EnqueueAll(tasks).tasks))
-        state, events = self._ask(command, by)
-        made = iter([e.task for e in events if isinstance(e, Enqueued) and e.task[0] == "#"])
-        return [_task(state, task.id or next(made)) for task in command.tasks]
+
+        def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
+            made = iter([e.task for e in events if isinstance(e, Enqueued) and e.task[0] == "#"])
+            return [_task(now, task.id or next(made)) for task in command.tasks]
+
+        return self._ask(command, tasks_of, by)
 
     def _admissible(self, task: Enqueue) -> Enqueue:
         payload = self._log.payload(f"the payload of {task.id or 'the task'}", task.payload)
@@ -112,8 +115,7 @@ class WorkQueue(Handle):
         patience = seconds(wait)
         if patience is not None and not isinstance(patience, timedelta):
             raise BadValue(f"wait must be a timedelta or seconds, not {wait!r}")
-        state, events = self._ask(command, by)
-        lease = _lease(state, events)
+        lease = self._ask(command, _lease, by)
         if lease is None and patience is not None:
             return self._wait(command, patience, by)
         return lease
@@ -125,10 +127,9 @@ class WorkQueue(Handle):
             while True:
                 state = self.state
                 now = self._now()
-                if _something_to_do(state, now):
-                    state, events = self._ask(command, by)
-                    if (lease := _lease(state, events)) is not None:
-                        return lease
+                lease = self._ask(command, _lease, by) if _something_to_do(state, now) else None
+                if lease is not None:
+                    return lease
                 left = until - time.monotonic()
                 if left <= 0 or not _something_to_come(state):
                     return None
@@ -143,8 +144,7 @@ class WorkQueue(Handle):
     def complete(self, lease: Lease | int, result: Any = None, *, by: str | None = None) -> Task:
         """The work of this lease is done. Raises StaleLease."""
         command = Complete(_id(lease), self._log.payload("the result", result))
-        state, events = self._ask(command, by)
-        return _task_of(state, events)
+        return self._ask(command, _task_of, by)
 
     def complete_and_start(
         self,
@@ -167,8 +167,7 @@ class WorkQueue(Handle):
         command = CompleteAndStart(
             _id(lease), self._log.payload("the result", result), worker, seconds(lease_for)
         )
-        state, events = self._ask(command, by)
-        return _lease(state, events)
+        return self._ask(command, _lease, by)
 
     def fail(
         self,
@@ -184,8 +183,7 @@ class WorkQueue(Handle):
         It is tried again when `retry_after` (a timedelta or seconds) has passed, else as the
         queue backs off. Raises StaleLease.
         """
-        state, events = self._ask(Fail(_id(lease), error, kind, seconds(retry_after)), by)
-        return _task_of(state, events)
+        return self._ask(Fail(_id(lease), error, kind, seconds(retry_after)), _task_of, by)
 
     def renew(
         self,
@@ -198,36 +196,36 @@ class WorkQueue(Handle):
 
         Written only where it moves the expiry by more than half of that. Raises StaleLease.
         """
-        state, _ = self._ask(Renew(_id(lease), seconds(lease_for)), by)
-        renewed = state.lease(_id(lease))
+        id = _id(lease)
+        renewed = self._ask(Renew(id, seconds(lease_for)), lambda now, _: now.lease(id), by)
         assert renewed is not None
         return renewed
 
     def release(self, lease: Lease | int, *, by: str | None = None) -> Task:
         """Hand the task of this lease back unworked, at no attempt. Raises StaleLease."""
-        state, events = self._ask(Release(_id(lease)), by)
-        return _task_of(state, events)
+        return self._ask(Release(_id(lease)), _task_of, by)
 
     def redrive(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
         """Give a DEAD or PARKED task fresh attempts. Raises UnknownTask, WrongStatus."""
-        state, _ = self._ask(Redrive(task), by, why)
-        return _task(state, task)
+        return self._ask(Redrive(task), lambda now, _: _task(now, task), by, why)
 
     def redrive_all(
         self, select: Select | None = None, *, why: str | None = None, by: str | None = None
     ) -> list[Task]:
         """Give fresh attempts to all DEAD tasks that are selected (all of them by default), in
         the order of their death, in one entry; answers these tasks."""
-        state, events = self._ask(RedriveAll(Select() if select is None else select), by, why)
-        return [_task(state, event.task) for event in events if isinstance(event, Redriven)]
+
+        def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
+            return [_task(now, event.task) for event in events if isinstance(event, Redriven)]
+
+        return self._ask(RedriveAll(Select() if select is None else select), tasks_of, by, why)
 
     def resolve(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
         """A person did a DEAD, PARKED or CANCELLED task by hand: it has SUCCEEDED.
 
         Raises UnknownTask, WrongStatus.
         """
-        state, _ = self._ask(Resolve(task), by, why)
-        return _task(state, task)
+        return self._ask(Resolve(task), lambda now, _: _task(now, task), by, why)
 
     def cancel(
         self,
@@ -243,50 +241,47 @@ class WorkQueue(Handle):
         A worker names its lease. Raises UnknownTask, WrongStatus, StaleLease.
         """
         command = Cancel(task, None if lease is None else _id(lease), error)
-        state, _ = self._ask(command, by, why)
-        return _task(state, task)
+        return self._ask(command, lambda now, _: _task(now, task), by, why)
 
     def restore(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
         """Bring a CANCELLED task back, with fresh attempts. Raises UnknownTask, WrongStatus."""
-        state, _ = self._ask(Restore(task), by, why)
-        return _task(state, task)
+        return self._ask(Restore(task), lambda now, _: _task(now, task), by, why)
 
     def close(self, *, why: str | None = None, by: str | None = None) -> None:
         """Admit no new tasks; what was admitted drains. Closing twice is harmless.
 
         This closes the queue, for everybody. To let go of the handle, leave its `with` block.
         """
-        self._ask(Close(), by, why)
+        self._ask(Close(), no_answer, by, why)
 
     def reopen(self, *, why: str | None = None, by: str | None = None) -> None:
         """Admit new tasks again. Reopening twice is harmless."""
-        self._ask(Reopen(), by, why)
+        self._ask(Reopen(), no_answer, by, why)
 
     def pause(self, *, why: str | None = None, by: str | None = None) -> None:
         """Hand nothing out until `resume`; what is due goes on. Pausing twice is harmless."""
-        self._ask(Pause(), by, why)
+        self._ask(Pause(), no_answer, by, why)
 
     def resume(self, *, why: str | None = None, by: str | None = None) -> None:
         """Hand out again. Resuming twice is harmless."""
-        self._ask(Resume(), by, why)
+        self._ask(Resume(), no_answer, by, why)
 
     def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
         """Agree on another policy: the `parts` that are given change, as `open` takes them."""
         with self._log:  # nobody changes another part meanwhile
-            self._catch_up(mend=True)
+            self._catch_up(locked=True)
             try:
-                policy = with_changes(self._state.policy, **parts)
+                policy = with_changes(self._current.now.policy, **parts)
             except TypeError as error:
                 raise BadValue(f"a policy has no such part: {error}") from None
             if self.path is not None:
                 for worker in policy.pool or ():
                     check_name("the name of a worker", worker)
-            state, _ = self._ask(Reconfigure(policy), by, why)
-        return state.policy
+            return self._ask(Reconfigure(policy), lambda now, _: now.policy, by, why)
 
     def tick(self, *, by: str | None = None) -> None:
         """Carry out what is due, and nothing else."""
-        self._ask(Tick(), by)
+        self._ask(Tick(), no_answer, by)
 
 
 def _something_to_do(state: State, now: datetime) -> bool:
@@ -306,19 +301,19 @@ def _id(lease: Lease | int) -> int:
     return lease.id if isinstance(lease, Lease) else lease
 
 
-def _task(state: State, name: str) -> Task:
-    task = state.task(name)
+def _task(now: Draft, name: str) -> Task:
+    task = now.task(name)
     assert task is not None
     return task
 
 
-def _task_of(state: State, events: tuple[Event, ...]) -> Task:
+def _task_of(now: Draft, events: tuple[Event, ...]) -> Task:
     """The task of the first event: the one that was asked about."""
     first = events[0]
     assert isinstance(first, TaskEvent)
-    return _task(state, first.task)
+    return _task(now, first.task)
 
 
-def _lease(state: State, events: tuple[Event, ...]) -> Lease | None:
+def _lease(now: Draft, events: tuple[Event, ...]) -> Lease | None:
     """The lease that this entry gave, if it gave one."""
-    return state.lease(state.seq) if events and isinstance(events[-1], Started) else None
+    return now.lease(now.seq) if events and isinstance(events[-1], Started) else None

@@ -127,7 +127,7 @@ GOLDEN: list[tuple[e.Event, str]] = [
 
 def line_of(*events: e.Event, **rest: Any) -> bytes:
     entry = e.Entry(7, AT, "tick", events, **rest)
-    return encode(entry, "ab" * 32, first=False)[0]
+    return encode(entry, b"ab" * 32, first=False)[0]
 
 
 @pytest.mark.parametrize(("event", "wire"), GOLDEN, ids=lambda x: type(x).__name__)
@@ -241,15 +241,15 @@ def test_the_same_commands_write_the_same_bytes(tmp_path: Path) -> None:
 def test_the_chain() -> None:
     """The hash is over the digits of the line before and the body; the first line tells `prev`."""
     entry = e.Entry(1, AT, "close", (e.Closed(),))
-    line, digest = encode(entry, "0" * 64, first=True)
+    line, digest = encode(entry, b"0" * 64, first=True)
     body = body_of(line)
     assert body.endswith(b'"events":[{"type":"closed"}],"prev":"%b"' % ZEROS)
     assert line == seal(body, ZEROS)
-    assert digest.encode() == next_hash(ZEROS, body) == hash_of(line) == digest_of(line)
+    assert digest == next_hash(ZEROS, body) == hash_of(line) == digest_of(line)
     assert prev_of(line) == ZEROS
-    assert prev_of(encode(entry, "0" * 64, first=False)[0]) is None
+    assert prev_of(encode(entry, b"0" * 64, first=False)[0]) is None
     assert fits(line, ZEROS)
-    assert not fits(line, digest.encode())
+    assert not fits(line, digest)
     assert not fits(line[:-1], ZEROS)
     for wrong in (b"", b"\n", line[:-1], line[1:-2] + b"\n", line.replace(b'"hash"', b'"hush"')):
         assert hash_of(wrong) is None
@@ -258,7 +258,7 @@ def test_the_chain() -> None:
 def test_a_time_is_told_in_utc_with_six_decimals() -> None:
     """Whatever zone the clock is in."""
     there = datetime(2026, 11, 30, 14, tzinfo=timezone(timedelta(hours=2)))
-    line = encode(e.Entry(2, there, "close", (e.Closed(),)), "0" * 64, first=False)[0]
+    line = encode(e.Entry(2, there, "close", (e.Closed(),)), b"0" * 64, first=False)[0]
     assert b'"at":"2026-11-30T12:00:00.000000Z"' in line
     assert decode(line).at == there
 
@@ -316,11 +316,11 @@ def test_every_entry_comes_back_the_same(
     seq, at, by, why = head
     ask = asked.refused("full") if refused else asked.ask()
     entry = e.Entry(seq, at, asked.do, tuple(events), ask, by, why if asked.operator else None)
-    line, digest = encode(entry, "cd" * 32, first=first)
+    line, digest = encode(entry, b"cd" * 32, first=first)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
     assert decode(line) == entry
-    assert encode(decode(line), "cd" * 32, first=first) == (line, digest)
+    assert encode(decode(line), b"cd" * 32, first=first) == (line, digest)
     assert json.loads(line)["by"] == by
     if refused:
         assert command(decode(line)) == asked

@@ -117,7 +117,7 @@ def test_the_lists_of_a_state_follow_from_its_tasks(seed: int) -> None:
     state = replay(State(), entries[:half])
     rest = ("queue", "policy", "seq", "at", "position", "admission", "dispatch", "holders")
     again = rebuilt(
-        [record.copy() for record in state.in_order()],
+        [record.copy(None) for record in state.in_order()],
         **{name: getattr(state, name) for name in rest},
     )
     again.check()

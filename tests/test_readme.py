@@ -114,7 +114,7 @@ def test_a_line_that_is_shown_is_one(text: str) -> None:
     """It reads as an entry, and is spelled as the log would spell it."""
     line = text.encode()
     entry = decode(line)
-    body = encode(entry, "0" * 64, first=False)[0]
+    body = encode(entry, b"0" * 64, first=False)[0]
     assert json.loads(line) | {"hash": ""} == json.loads(body) | {"hash": ""}
     assert body[:-76] == line[:-76]
 

@@ -123,7 +123,7 @@ def respelled(path: Path) -> None:
     """Its hash fits and its meaning is clear, so it is read; who checks encodes it again."""
     assert read_all(path) == 10
     with WorkQueue.open(path, read_only=True) as q:
-        again = [encode(entry, "0" * 64, first=False)[0] for entry in q.entries()]
+        again = [encode(entry, b"0" * 64, first=False)[0] for entry in q.entries()]
     first = segments(path)[0]
     assert cut_lines(first.read_bytes())[1][:-80] != again[1][:-80]
 

@@ -316,17 +316,17 @@ def test_the_log_is_synced_before_a_snapshot_gets_its_name(
     with WorkQueue.open(path) as q, WorkQueue.open(path) as other:
         other._log.sync = lambda seq: None  # type: ignore[method-assign]  # killed before it
         other.enqueue("a")
-        real = Path.rename
+        real = os.rename
 
-        def rename(self: Path, target: Path) -> Path:
+        def rename(file: Path, target: Path) -> None:
             disk.did.append(("rename", target.name))
-            return real(self, target)
+            real(file, target)
 
-        monkeypatch.setattr(Path, "rename", rename)
+        monkeypatch.setattr(os, "rename", rename)
         disk.did.clear()
         q.snapshot()
-        assert [call for call, _ in disk.did] == ["fdatasync", "fsync", "rename", "fsync"]
-        assert [name for _, name in disk.did][2:] == [f"{2:020}.jsonl", "snapshots"]
+        assert [call for call, _ in disk.did] == ["fdatasync", "pwrite", "fsync", "rename", "fsync"]
+        assert [name for _, name in disk.did][3:] == [f"{2:020}.jsonl", "snapshots"]
 
 
 def test_snapshots_are_taken_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

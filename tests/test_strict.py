@@ -30,7 +30,7 @@ def forged(line: bytes, old: str, new: str | bytes) -> bytes:
 
 def spelled_again(line: bytes, *, first: bool) -> bytes:
     """The bytes that eventq writes for the entry that it reads there."""
-    return encode(decode(line), ZEROS.decode(), first=first)[0]
+    return encode(decode(line), ZEROS, first=first)[0]
 
 
 UNREADABLE: list[tuple[bytes, str, str | bytes]] = [

@@ -84,9 +84,9 @@ from eventq.core.lifecycle import LEADS, Status, sources
 from eventq.core.reading import Questions
 from eventq.core.record import Record
 from eventq.core.select import selected
-from eventq.core.state import State
+from eventq.core.state import Draft, State
 
-__all__ = ["DUE_LIMIT", "decide"]
+__all__ = ["DUE_LIMIT", "decide", "follow"]
 
 S = Status
 
@@ -101,8 +101,14 @@ def decide(state: State, command: Command, at: datetime) -> tuple[tuple[Event, .
     and then nothing has changed.
     """
     telling = Telling(state, at)
+    follow(telling, command)
+    after = telling.now
+    return tuple(telling.events), after.done() if isinstance(after, Draft) else after
+
+
+def follow(telling: Telling, command: Command) -> None:
+    """Tell what follows from a command. Raises a Refusal, perhaps in the midst of it."""
     _RULES[type(command)](telling, command)
-    return tuple(telling.events), telling.done()
 
 
 # Enqueueing.

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from eventq.core.events import Blocked, Delayed, Event, Readied, Unblocked
 from eventq.core.evolve import begin, tell
 from eventq.core.graph import blocks, root_above
 from eventq.core.lifecycle import Status
-from eventq.core.reading import Questions
 from eventq.core.record import Record
 from eventq.core.state import Draft, State
 
@@ -24,27 +24,28 @@ S = Status
 
 
 class Telling:
-    """The entry in the making: the state as its events so far have made it, and these events."""
+    """The entry in the making: the state as its events so far have made it, and these events.
 
-    def __init__(self, state: State, at: datetime) -> None:
-        self.state = state
+    A state that it is given stays as it is; a draft is changed in place once it has `begun`.
+    """
+
+    def __init__(self, state: State | Draft, at: datetime) -> None:
         self.at = at
         self.seq = state.seq + 1
-        self.now: Questions = state
+        self.now: State | Draft = state
         self.events: list[Event] = []
-        self._draft: Draft | None = None
+        self.begun = False
 
     def tell(self, event: Event) -> None:
         """Let this follow next."""
-        if self._draft is None:
-            self.now = self._draft = Draft.of(self.state)
-            begin(self._draft, self.seq, self.at)
-        tell(self._draft, event)
+        draft: Any = self.now
+        if not self.begun:
+            self.begun = True
+            if not isinstance(draft, Draft):
+                self.now = draft = Draft.of(draft)
+            begin(draft, self.seq, self.at)
+        tell(draft, event)
         self.events.append(event)
-
-    def done(self) -> State:
-        """The state after all that followed."""
-        return self.state if self._draft is None else self._draft.done()
 
 
 def settle(t: Telling, name: str) -> None:
@@ -60,7 +61,8 @@ def settle(t: Telling, name: str) -> None:
 
 def ready(t: Telling, record: Record) -> None:
     """All that the task needs has succeeded: to the line, once `not_before` has come."""
-    line_up(t, record.task.task, record.task.not_before)
+    task = record.task
+    line_up(t, task.task, task.not_before)
 
 
 def line_up(t: Telling, name: str, until: datetime | None) -> None:

@@ -26,7 +26,7 @@ from eventq.core.record import Record
 from eventq.core.state import Draft, State, place_front
 from eventq.core.steps import DOES
 
-__all__ = ["Folded", "begin", "evolve", "replay", "take_for", "tell"]
+__all__ = ["Folded", "begin", "carry_out", "evolve", "replay", "take_for", "tell"]
 
 ABSENT = Status.ABSENT
 
@@ -67,11 +67,8 @@ def replay(
         return _replay_flat(Draft.flat(state), entries)
     draft = Draft.of(state)
     for entry in entries:
-        seq = entry.seq
-        begin(draft, seq, entry.at)
-        for event in entry.events:
-            tell(draft, event)
-        if keep is not None and not seq % every:
+        carry_out(draft, entry)
+        if keep is not None and not entry.seq % every:
             state = draft.done()
             keep(state)
             draft = Draft.of(state)
@@ -111,6 +108,13 @@ def _replay_flat(draft: Draft, entries: Iterable[Folded]) -> State:
     return draft.done()
 
 
+def carry_out(draft: Draft, entry: Folded) -> None:
+    """Carry out an entry. Raises ImpossibleEvent, and ValueError for a wrong seq."""
+    begin(draft, entry.seq, entry.at)
+    for event in entry.events:
+        tell(draft, event)
+
+
 def begin(draft: Draft, seq: int, at: datetime) -> None:
     """Begin the entry `seq`, at this time. Raises ValueError unless it is the next one."""
     if seq != draft.seq + 1:
@@ -134,20 +138,15 @@ def tell(draft: Draft, event: Event) -> None:
     if step is None or draft.position == 1:  # before the queue was opened, nothing can be
         raise ImpossibleEvent(event, status, draft.seq, () if record is None else (repr(record),))
     target, does = step
-    if type(records) is dict:  # a flat draft
-        if record is None:
-            record = Record(cast(Enqueued, event), draft.position, ABSENT)
-            records[name] = record
-    else:
+    if record is None:
+        record = Record(cast(Enqueued, event), draft.position, ABSENT, owner=draft.owner)
+        records[name] = record
+    elif record.owner is not draft.owner:
+        record = records[name] = record.copy(draft.owner)
+    if type(records) is not dict:  # in a flat draft they are counted at the end
         standing = draft.standing
         standing[status] -= 1
         standing[target] += 1
-        record = (
-            Record(cast(Enqueued, event), draft.position, ABSENT)
-            if record is None
-            else record.copy()
-        )
-        records[name] = record
     try:
         does(draft, event, record)
     except KeyError:  # no list of the state has what the event takes away

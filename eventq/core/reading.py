@@ -23,6 +23,9 @@ __all__ = ["Questions", "Reading"]
 S = Status
 
 
+_NONE: Iterator[Record] = iter(())
+
+
 class Questions(Protocol):
     """What `decide` asks of a state."""
 
@@ -126,6 +129,9 @@ class Reading:
         return self.records.get(task)
 
     def _along(self, edges: Sorted[tuple[str, int, str]], task: str) -> Iterator[Record]:
+        return self._edges(edges, task) if edges.size else _NONE
+
+    def _edges(self, edges: Sorted[tuple[str, int, str]], task: str) -> Iterator[Record]:
         for dependency, _, dependent in edges.since((task,)):
             if dependency != task:
                 return

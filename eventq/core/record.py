@@ -6,14 +6,14 @@ from collections.abc import Hashable
 from datetime import datetime
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from eventq.core.events import Enqueued, Json
 from eventq.core.lifecycle import Status
 
 __all__ = ["DeadLetter", "Lease", "Record", "Task", "plain"]
 
-S = Status
+_PLACED = frozenset({Status.READY, Status.RUNNING})
 
 
 def plain(payload: Any) -> Any:
@@ -23,10 +23,10 @@ def plain(payload: Any) -> Any:
 
 @define
 class Record:
-    """One task as the state keeps it. Treated as immutable: a change makes a new record.
+    """One task as the state keeps it. Changed by the draft that made it alone, so that it is
+    immutable to whoever finds it in a state.
 
-    Not frozen by attrs, whose frozen classes take four times as long to make; nothing outside
-    `evolve` sees a record before it is final.
+    Not frozen by attrs, whose frozen classes take four times as long to make.
     """
 
     task: Enqueued
@@ -52,9 +52,11 @@ class Record:
     """The position of the event that set `until` or `expires`: the order of what is due at once."""
     since: datetime | None = None
     """When it became a dead letter, or was parked."""
+    owner: object = field(default=None, eq=False, repr=False)
+    """The token of the draft that made it and may change it, as in `persistent`."""
 
-    def copy(self) -> Record:
-        """A copy for `evolve` to change before anyone else sees it."""
+    def copy(self, owner: object) -> Record:
+        """A copy that this owner may change."""
         return Record(
             self.task,
             self.born,
@@ -73,6 +75,7 @@ class Record:
             self.ended,
             self.timer,
             self.since,
+            owner,
         )
 
 
@@ -118,7 +121,7 @@ class Task:
             task.not_before,
             record.redrives,
             record.releases,
-            record.mark if record.status in (S.READY, S.RUNNING) else None,
+            record.mark if record.status in _PLACED else None,
             record.until,
             record.lease,
             record.error,

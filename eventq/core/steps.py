@@ -34,7 +34,7 @@ from eventq.core.events import (
 from eventq.core.lifecycle import Status
 from eventq.core.persistent import own
 from eventq.core.record import Record
-from eventq.core.state import Draft, flat
+from eventq.core.state import Draft
 
 __all__ = ["DOES", "LEASE_EXPIRED"]
 
@@ -57,7 +57,7 @@ def _enqueued(draft: Draft, event: Enqueued, record: Record) -> None:
 
 def _named(draft: Draft, task: str) -> bool:
     """Whether anything unfinished names this task."""
-    return bool(draft.edges.size) and next(draft.dependents(task), None) is not None
+    return next(draft.dependents(task), None) is not None
 
 
 def _bind(draft: Draft, record: Record) -> None:
@@ -180,10 +180,11 @@ def _succeed(draft: Draft, record: Record) -> None:
     if not draft.edges.size:
         return
     for below in list(draft.dependents(record.task.task)):
-        fewer = below
-        if not flat(draft):
-            fewer = draft.records[below.task.task] = below.copy()
-        fewer.needs -= 1
+        if below.owner is draft.owner:
+            below.needs -= 1
+        else:
+            fewer = draft.records[below.task.task] = below.copy(draft.owner)
+            fewer.needs -= 1
 
 
 def _afresh(record: Record) -> None:

@@ -82,6 +82,8 @@ def own_id(instance: object, attribute: Any, value: object) -> None:
 
 def dependencies(value: Iterable[str]) -> tuple[str, ...]:
     """A converter: the ids that a task needs, each once, in the order given."""
+    if value == ():
+        return ()
     if isinstance(value, str | bytes):
         raise BadValue(f"after must be a collection of ids, not the text {value!r}")
     try:

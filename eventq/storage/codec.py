@@ -15,6 +15,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Union, cast, get_type_hints
 
 import msgspec
@@ -69,7 +70,6 @@ __all__ = [
     "from_plain",
     "hash_of",
     "next_hash",
-    "plain_entry",
     "plain_event",
     "prev_of",
     "read",
@@ -116,99 +116,7 @@ class NewerVersion(NotALine):
     """The line was written by a newer eventq, whose events this one may not know."""
 
 
-# Writing.
-
-
-def _raw(value: Json | None) -> msgspec.Raw | None:
-    return None if value is None else msgspec.Raw(value)
-
-
-def _maybe_moment(at: datetime | None) -> str | None:
-    return None if at is None else moment(at)
-
-
-_WRITTEN: dict[str, Callable[[Any], Any]] = {
-    "payload": _raw,
-    "result": _raw,
-    "not_before": _maybe_moment,
-    "until": moment,
-    "expires": _maybe_moment,
-    "policy": unstructure,
-}
-"""Fields whose spelling on the wire is not that of msgspec."""
-
-
-def _writer(kind: type[Event], name: str) -> Callable[[Any], dict[str, Any]]:
-    names = [field.name for field in fields(cast(Any, kind))]
-    written = [(field, _WRITTEN[field]) for field in names if field in _WRITTEN]
-
-    def write(event: Event) -> dict[str, Any]:
-        wire: dict[str, Any] = {"type": name}
-        for field in names:
-            wire[field] = getattr(event, field)
-        for field, spell in written:
-            wire[field] = spell(wire[field])
-        return wire
-
-    return write
-
-
-_WRITERS = {kind: _writer(kind, name) for kind, name in EVENTS.items()}
-_OPERATORS = frozenset(command.do for command in COMMANDS if command.operator)
-_to_bytes = msgspec.json.Encoder().encode
-
-
-def plain_entry(entry: Entry) -> dict[str, Any]:
-    """The fields of a line, in their order, without those that make the chain."""
-    line: dict[str, Any] = {
-        "v": VERSION,
-        "seq": entry.seq,
-        "at": moment(entry.at),
-        "by": entry.by,
-        "do": entry.do,
-    }
-    if entry.do in _OPERATORS:
-        line["why"] = entry.why
-    line["ask"] = written_ask(entry.ask)
-    line["events"] = [_WRITERS[type(event)](event) for event in entry.events]
-    return line
-
-
-def encode(entry: Entry, last: str, *, first: bool) -> tuple[bytes, str]:
-    """The line of this entry, with its newline, and its hash.
-
-    `last` is the hash of the line before; `first` says that this line begins a segment.
-    """
-    line = plain_entry(entry)
-    if first:
-        line["prev"] = last
-    body = _to_bytes(line)[:-1]
-    digest = next_hash(last.encode(), body)
-    return b'%b,"hash":"%b"}\n' % (body, digest), digest.decode()
-
-
-def next_hash(last: bytes, body: bytes) -> bytes:
-    """The 64 digits over those of the line before and the body of this line."""
-    return hashlib.sha256(last + body).hexdigest().encode()
-
-
-# Reading.
-
-TAIL = len(',"hash":""}\n') + 64
-"""How many bytes at the end of a line are not covered by its hash."""
-
-
-def fits(line: bytes, last: bytes) -> bool:
-    """Whether the hash that a line ends in is over the one before and its own body."""
-    return line.endswith(b',"hash":"%b"}\n' % next_hash(last, line[:-TAIL]))
-
-
-def hash_of(line: bytes) -> bytes | None:
-    """The 64 digits that a line claims, or None where it does not end as a line does."""
-    if len(line) > TAIL and line[-TAIL : -TAIL + 9] == b',"hash":"' and line[-3:] == b'"}\n':
-        return line[-67:-3]
-    return None
-
+# Events as msgspec reads and writes them.
 
 _FIELD_TYPES: dict[str, Any] = {
     "payload": msgspec.Raw,
@@ -240,6 +148,115 @@ _WIRE = {kind: _wire_class(kind, name) for kind, name in EVENTS.items()}
 for _kind in TASK_EVENTS:
     take_for(_WIRE[_kind], _kind)
 _ATTRS = {wire: kind for kind, wire in _WIRE.items()}
+
+
+# Writing.
+
+
+def _raw(value: Json | None) -> msgspec.Raw | None:
+    return None if value is None else msgspec.Raw(value)
+
+
+def _maybe_moment(at: datetime | None) -> str | None:
+    return None if at is None else moment(at)
+
+
+_WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "payload": _raw,
+    "result": _raw,
+    "not_before": _maybe_moment,
+    "until": moment,
+    "expires": _maybe_moment,
+    "policy": unstructure,
+}
+"""Fields whose spelling on the wire is not that of msgspec."""
+
+
+def _writer(kind: type[Event], wire: Callable[..., Any]) -> Callable[[Any], Any]:
+    """What makes of an event the struct that msgspec spells as the line has it."""
+    names = [field.name for field in fields(cast(Any, kind))]
+    spelled = [(i, _WRITTEN[name]) for i, name in enumerate(names) if name in _WRITTEN]
+    if not names:
+        return lambda _: wire()
+    values: Any = attrgetter(*names)  # a tuple, but the value itself of one field
+    if len(names) == 1:
+        spell_it = _WRITTEN.get(names[0], lambda value: value)
+        return lambda event: wire(spell_it(values(event)))
+    if not spelled:
+        return lambda event: wire(*values(event))
+
+    def write(event: Event) -> Any:
+        written = list(values(event))
+        for i, spell in spelled:
+            written[i] = spell(written[i])
+        return wire(*written)
+
+    return write
+
+
+_WRITERS = {kind: _writer(kind, wire) for kind, wire in _WIRE.items()}
+_OPERATORS = frozenset(command.do for command in COMMANDS if command.operator)
+_to_bytes = msgspec.json.Encoder().encode
+
+
+class _Written(msgspec.Struct, gc=False):
+    """The fields of a line in their order, without the hash."""
+
+    v: int
+    seq: int
+    at: str
+    by: str | None
+    do: str
+    why: str | msgspec.UnsetType | None
+    ask: dict[str, Any]
+    events: list[Any]
+    prev: str | msgspec.UnsetType
+
+
+def encode(entry: Entry, last: bytes, *, first: bool) -> tuple[bytes, bytes]:
+    """The line of this entry, with its newline, and its hash.
+
+    `last` is the hash of the line before; `first` says that this line begins a segment.
+    """
+    do = entry.do
+    body = _to_bytes(
+        _Written(
+            VERSION,
+            entry.seq,
+            moment(entry.at),
+            entry.by,
+            do,
+            entry.why if do in _OPERATORS else msgspec.UNSET,
+            written_ask(entry.ask),
+            [_WRITERS[type(event)](event) for event in entry.events],
+            last.decode() if first else msgspec.UNSET,
+        )
+    )[:-1]
+    digest = next_hash(last, body)
+    return b'%b,"hash":"%b"}\n' % (body, digest), digest
+
+
+def next_hash(last: bytes, body: bytes) -> bytes:
+    """The 64 digits over those of the line before and the body of this line."""
+    return hashlib.sha256(last + body).hexdigest().encode()
+
+
+# Reading.
+
+TAIL = len(',"hash":""}\n') + 64
+"""How many bytes at the end of a line are not covered by its hash."""
+
+
+def fits(line: bytes, last: bytes) -> bool:
+    """Whether the hash that a line ends in is over the one before and its own body."""
+    return line.endswith(b',"hash":"%b"}\n' % next_hash(last, line[:-TAIL]))
+
+
+def hash_of(line: bytes) -> bytes | None:
+    """The 64 digits that a line claims, or None where it does not end as a line does."""
+    if len(line) > TAIL and line[-TAIL : -TAIL + 9] == b',"hash":"' and line[-3:] == b'"}\n':
+        return line[-67:-3]
+    return None
 
 
 _PREV = re.compile(rb',"prev":"([0-9a-f]{64})"\Z')
@@ -382,13 +399,7 @@ def _other_version(version: int) -> NotALine:
 
 def plain_event(event: Event) -> dict[str, Any]:
     """The event as on the wire, payloads as values."""
-    wire = _WRITERS[type(event)](event)
-    for field, value in wire.items():
-        if isinstance(value, msgspec.Raw):
-            wire[field] = msgspec.json.decode(value)
-        elif isinstance(value, tuple):
-            wire[field] = list(value)
-    return wire
+    return cast(dict[str, Any], msgspec.json.decode(_to_bytes(_WRITERS[type(event)](event))))
 
 
 def from_plain(wire: dict[str, Any]) -> Event:

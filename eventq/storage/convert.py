@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 def moment(at: datetime) -> str:
     """A time as the log spells it: UTC, always with six decimals."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return utc.isoformat("T", "microseconds")[:-6] + "Z"
 
 
 def _exactly(kind: type) -> Any:

@@ -31,20 +31,18 @@ from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode, encode
+from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly, repair_words
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
-from eventq.storage.snapshot import save, sync_folder
+from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
 __all__ = ["SEGMENT_BYTES", "Log"]
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
-
-WRITABLE = 0o200
-"""The bit that a full segment loses. Who has it open sees by that that another follows."""
 
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
@@ -57,11 +55,18 @@ class Log:
     """The log of one queue, open for this process. `with log:` holds the lock."""
 
     def __init__(
-        self, path: Path, *, read_only: bool = False, segment_bytes: int = SEGMENT_BYTES
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        segment_bytes: int = SEGMENT_BYTES,
+        disk: Disk = DISK,
     ) -> None:
         self.path = path
         self.read_only = read_only
         self._segment_bytes = segment_bytes
+        self._disk = disk
+        self._pwrite, self._fdatasync = disk.pwrite, disk.fdatasync  # once: each command needs them
         self.mutex = threading.RLock()
         self._syncing = threading.RLock()  # a handler of a signal may ask in the midst of it
         self._finished: str | None = None
@@ -72,13 +77,15 @@ class Log:
         self.damage: LogDamaged | None = None
         """What a reader found wrong when it opened the log; it can read what stands before."""
         self._segment = -1
-        self._closed = False
         self._lock = -1
+        self._begun = -2
+        """How long the lock was when this segment was last seen to be the last one: the file of
+        the lock grows by a byte before each new segment, so that its size says when to look."""
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
             self._make_folders()
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         self._cursor = Cursor(self._folder)
@@ -92,9 +99,12 @@ class Log:
                     f"it has no folder `log`, but holds {strange[0]!r}; "
                     "name a new or empty directory to begin a queue there",
                 )
+        for folder in reversed([folder for folder in self.path.parents if not folder.exists()]):
+            with suppress(FileExistsError):
+                self._disk.mkdir(folder, 0o777)
         for folder in (self.path, self._folder, self.path / "snapshots"):
             try:
-                folder.mkdir(mode=0o700, parents=folder == self.path)
+                self._disk.mkdir(folder)
             except FileExistsError:
                 if not folder.is_dir():
                     raise NotAQueue(self.path, f"{folder} is not a directory") from None
@@ -105,7 +115,8 @@ class Log:
         self.check_alive()  # in a forked child, another thread may hold the mutex for ever
         self.mutex.acquire()
         try:
-            self.check_alive()
+            if self._finished is not None:
+                self.check_alive()
             if self.read_only:
                 raise ReadOnly(self.path)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -186,9 +197,8 @@ class Log:
             if entry.seq >= since:
                 yield entry
 
-    def behind(self, *, certain: bool = False) -> bool:
-        """Whether there may be something that this handle has not read. Who means to write is
-        `certain`, and does not take the permissions of a file for a sign that it is the last."""
+    def behind(self, *, locked: bool = False) -> bool:
+        """Whether there is, or may be, something that this handle has not read."""
         cursor = self._cursor
         if self._segment < 0:
             return cursor.file.exists()
@@ -199,12 +209,15 @@ class Log:
                 old, self._segment = self._segment, descriptor
                 os.close(old)
             segment = os.fstat(self._segment)
-        self._closed = not segment.st_mode & WRITABLE
         if segment.st_size != cursor.offset:
             return True
-        return (self._closed or certain) and os.access(
-            f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK
-        )
+        begun = -1 if self._lock < 0 else os.fstat(self._lock).st_size
+        if begun == self._begun:
+            return False
+        there = os.access(f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK)
+        if locked and not there:
+            self._begun = begun
+        return there
 
     def catch_up(self) -> Iterator[Folded]:
         """What was written since this handle last looked."""
@@ -219,7 +232,9 @@ class Log:
                 raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
             end = cursor.offset + rest
             if rest:
-                yield from cursor.follow(io.BytesIO(pread(self._segment, rest, cursor.offset)))
+                yield from cursor.follow(
+                    io.BytesIO(pread(self._disk, self._segment, rest, cursor.offset))
+                )
             after = cursor.copy()
             if not after.next_segment(end - cursor.offset):
                 return
@@ -230,14 +245,7 @@ class Log:
             cursor = after
 
     def _open(self, file: Path) -> int:
-        self._closed = False
-        if not self.read_only:
-            try:
-                return os.open(file, os.O_RDWR | os.O_CLOEXEC)
-            except PermissionError:
-                if file.stat().st_mode & WRITABLE:
-                    raise
-        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        return self._disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
 
     @property
     def seq(self) -> int:
@@ -262,23 +270,23 @@ class Log:
         Called under the lock.
         """
         if self._mark.exists():
-            renew(self._folder, self._mark)
+            renew(self._disk, self._folder, self._mark)
 
     def mend(self) -> bool:
         """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
 
         Called under the lock, caught up.
         """
-        return self._segment >= 0 and mend(self._segment, self._cursor, self.path / "torn")
+        torn = self.path / "torn"
+        return self._segment >= 0 and mend(self._disk, self._segment, self._cursor, torn)
 
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
         cursor = self._cursor
-        assert cursor.hash is not None
-        last = cursor.hash.decode()
+        last = cursor.hash
+        assert last is not None
         line, digest = encode(entry, last, first=not cursor.offset)
-        full = cursor.offset + len(line) > self._segment_bytes
-        if cursor.offset and (full or self._closed):
+        if cursor.offset and cursor.offset + len(line) > self._segment_bytes:
             self._roll()
             cursor = self._cursor
             line, digest = encode(entry, last, first=True)
@@ -290,7 +298,7 @@ class Log:
         after.offset += len(line)
         after.lines += 1
         after.seq = entry.seq
-        after.hash = digest.encode()
+        after.hash = digest
         if self._cursor is not cursor or entry.seq != cursor.seq + 1:
             raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
         self._write(line)
@@ -305,44 +313,43 @@ class Log:
             folders += [self.path, self.path.parent]
         try:
             for folder in folders:
-                sync_folder(folder)
+                self._disk.sync_folder(folder)
         except OSError as error:
             self._finished = f"a sync failed ({error})"
             raise
 
     def _write(self, line: bytes) -> None:
-        offset = self._cursor.offset
-        rest = memoryview(line)
+        start = self._cursor.offset
         try:
-            while rest:
-                written = os.pwrite(self._segment, rest, offset)
-                offset += written
-                rest = rest[written:]
+            written = self._pwrite(self._segment, line, start)
+            while written < len(line):
+                written += self._pwrite(self._segment, line[written:], start + written)
         except BaseException:
             try:
                 # A line that got there whole, in spite of an interrupt, may have been read.
-                if os.fstat(self._segment).st_size < self._cursor.offset + len(line):
-                    os.ftruncate(self._segment, self._cursor.offset)
+                if os.fstat(self._segment).st_size < start + len(line):
+                    self._disk.ftruncate(self._segment, start)
             except OSError as error:
                 self._finished = f"a failed write could not be rolled back ({error})"
             raise
 
     def _begin_segment(self) -> None:
-        self._segment = os.open(self._cursor.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._segment = self._disk.open(self._cursor.file, os.O_RDWR | os.O_CREAT)
 
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
         self._sync_now(cursor.seq)
-        os.fchmod(self._segment, 0o400)
+        begun = os.fstat(self._lock).st_size + 1
+        self._disk.ftruncate(self._lock, begun)
         file = segment_path(self._folder, cursor.seq + 1)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()
         after.next_segment(0)
         with self._syncing:
             full, self._segment, self._cursor = self._segment, descriptor, after
             os.close(full)
-        self._closed = False
+        self._begun = begun
 
     # Syncing, without the lock.
 
@@ -359,12 +366,12 @@ class Log:
             self.check_alive()
             written = self._cursor.seq
             try:
-                os.fdatasync(self._segment)
+                self._fdatasync(self._segment)
             except OSError as error:
                 if not self.read_only:
                     self._finished = f"a sync failed ({error}), so what it wrote may be lost"
                     with suppress(OSError):
-                        self._mark.touch(mode=0o600)
+                        os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
                     raise
                 if error.errno not in (errno.EINVAL, errno.EROFS):
                     raise  # else nothing can be written there, and so nothing is unsynced
@@ -373,7 +380,7 @@ class Log:
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
         self.sync(state.seq)
-        return save(self.path / "snapshots", state, cursor)
+        return save(self.path / "snapshots", state, cursor, self._disk)
 
     def place_for_snapshot(self) -> Cursor:
         """Where the log stands, for a snapshot that is now on its way."""

@@ -47,7 +47,7 @@ class MemoryLog:
         """Nothing is ever torn."""
         return False
 
-    def behind(self, *, certain: bool = False) -> bool:  # noqa: ARG002
+    def behind(self, *, locked: bool = False) -> bool:  # noqa: ARG002
         """Whether others wrote: nobody else can."""
         return False
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from eventq.storage.codec import fits
+from eventq.storage.disk import Disk
 from eventq.storage.segments import Cursor, find_segments, segment_path
-from eventq.storage.snapshot import sync_folder
 
 __all__ = ["mend", "pread", "renew", "whole_line"]
 
 
-def mend(segment: int, cursor: Cursor, torn: Path) -> bool:
+def mend(disk: Disk, segment: int, cursor: Cursor, torn: Path) -> bool:
     """Make the open segment end where the cursor stands, or behind one line more.
 
     A last line that lacks only its newline is finished: True. What else stands there is cut off
@@ -25,29 +26,25 @@ def mend(segment: int, cursor: Cursor, torn: Path) -> bool:
     size = os.fstat(segment).st_size
     if size == cursor.offset:
         return False
-    tail = pread(segment, size - cursor.offset, cursor.offset)
+    tail = pread(disk, segment, size - cursor.offset, cursor.offset)
     assert cursor.hash is not None
     line = whole_line(tail, cursor.hash)
     if line is not None:
         end = cursor.offset + len(line)
-        os.pwrite(segment, b"\n", end - 1)
-        os.ftruncate(segment, end)
-        os.fdatasync(segment)
+        disk.pwrite(segment, b"\n", end - 1)
+        disk.ftruncate(segment, end)
+        disk.fdatasync(segment)
         return True
-    torn.mkdir(mode=0o700, exist_ok=True)
-    kept = torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(kept, flags, 0o600), "wb") as file:
-        file.write(tail)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(torn)
-    os.ftruncate(segment, cursor.offset)
-    os.fdatasync(segment)
+    with suppress(FileExistsError):
+        disk.mkdir(torn)
+    disk.write_file(torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}", tail)
+    disk.sync_folder(torn)
+    disk.ftruncate(segment, cursor.offset)
+    disk.fdatasync(segment)
     return False
 
 
-def renew(log: Path, mark: Path) -> None:
+def renew(disk: Disk, log: Path, mark: Path) -> None:
     """After a failed sync, which left the mark: put a synced copy of the open segment in its place.
 
     The kernel may have dropped what it could not write, show it all the same for a while, and not
@@ -60,15 +57,11 @@ def renew(log: Path, mark: Path) -> None:
         for _ in Cursor(log, segments[-1]).follow(io.BytesIO(text)):
             pass
         aside = file.with_suffix(".tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with os.fdopen(os.open(aside, flags, 0o600), "wb") as copy:
-            copy.write(text)
-            copy.flush()
-            os.fsync(copy.fileno())
-        aside.rename(file)
-    sync_folder(log)
-    mark.unlink()
-    sync_folder(mark.parent)
+        disk.write_file(aside, text, os.O_TRUNC)
+        disk.rename(aside, file)
+    disk.sync_folder(log)
+    disk.unlink(mark)
+    disk.sync_folder(mark.parent)
 
 
 def whole_line(tail: bytes, last: bytes) -> bytes | None:
@@ -80,10 +73,10 @@ def whole_line(tail: bytes, last: bytes) -> bytes | None:
     return None
 
 
-def pread(descriptor: int, size: int, offset: int) -> bytes:
+def pread(disk: Disk, descriptor: int, size: int, offset: int) -> bytes:
     """All these bytes; the kernel may give fewer at a time, and gives none past the end."""
     parts = []
-    while size > 0 and (part := os.pread(descriptor, size, offset)):
+    while size > 0 and (part := disk.pread(descriptor, size, offset)):
         parts.append(part)
         offset += len(part)
         size -= len(part)

@@ -23,9 +23,10 @@ from eventq.core.evolve import evolve
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import GENESIS
+from eventq.storage.disk import DISK
 from eventq.storage.errors import LinesLost, LogDamaged
 from eventq.storage.segments import segment_path
-from eventq.storage.snapshot import load, snapshots, sync_folder
+from eventq.storage.snapshot import load, snapshots
 from eventq.storage.verify import Fault, Problem, Verification
 
 __all__ = ["Lost", "Repair", "repair"]
@@ -184,12 +185,12 @@ def _copy(ends: dict[Path, int], to: Path) -> None:
             with os.fdopen(target, "wb") as copy, file.open("rb") as original:
                 _copy_bytes(original, copy, end)
         for folder in (log, aside):
-            sync_folder(folder)
+            DISK.sync_folder(folder)
         aside.rename(to)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    sync_folder(to.parent)
+    DISK.sync_folder(to.parent)
 
 
 def _copy_bytes(original: BinaryIO, copy: BinaryIO, size: int) -> None:

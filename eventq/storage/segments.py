@@ -60,8 +60,9 @@ class Cursor:
 
     def copy(self) -> Cursor:
         """The same place, to go on from there separately."""
-        copy = Cursor(self.log, self.first)
-        copy.offset, copy.lines, copy.seq, copy.hash = self.offset, self.lines, self.seq, self.hash
+        copy = Cursor.__new__(Cursor)
+        copy.log, copy.first, copy.offset = self.log, self.first, self.offset
+        copy.lines, copy.seq, copy.hash = self.lines, self.seq, self.hash
         return copy
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from eventq.core.policy import Policy
 from eventq.core.record import Record
 from eventq.core.state import State, rebuilt
 from eventq.storage.convert import moment, structure, unstructure
+from eventq.storage.disk import DISK, Disk
 from eventq.storage.segments import Cursor
 
 __all__ = ["REDUCER", "load", "save", "snapshot_path", "snapshots"]
@@ -158,7 +160,7 @@ def snapshots(folder: Path) -> list[int]:
     )
 
 
-def save(folder: Path, state: State, cursor: Cursor) -> Path:
+def save(folder: Path, state: State, cursor: Cursor, disk: Disk = DISK) -> Path:
     """Write a snapshot of this state, which was synced up to the cursor: aside, then renamed."""
     encode = msgspec.json.Encoder().encode
     rows = b"".join(encode(_row(record)) + b"\n" for record in state.in_order())
@@ -184,26 +186,14 @@ def save(folder: Path, state: State, cursor: Cursor) -> Path:
     target = snapshot_path(folder, state.seq)
     aside = target.with_suffix(f".{os.urandom(4).hex()}.tmp")
     try:
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(encode(head) + b"\n")
-            file.write(rows)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.rename(target)
+        disk.write_file(aside, encode(head) + b"\n" + rows)
+        disk.rename(aside, target)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            disk.unlink(aside)
         raise
-    sync_folder(folder)
+    disk.sync_folder(folder)
     return target
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checksum(head: _Head, rows: bytes) -> str:

@@ -21,6 +21,7 @@ from eventq.core.evolve import evolve, replay
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Lease
 from eventq.core.state import State
+from eventq.handle import no_answer
 from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
 from eventq.testing.adapter import Clock
@@ -219,7 +220,7 @@ def _parts(policy: Policy) -> dict[str, Any]:
 def _begun(log: Log | MemoryLog, policy: Policy, clock: Clock) -> WorkQueue:
     """A queue whose id is always the same, so that a seed gives the same waits each time."""
     queue = WorkQueue(log, State(), clock=clock, snapshots=False)
-    queue._ask(Open("held-against-the-model", policy))
+    queue._ask(Open("held-against-the-model", policy), no_answer)
     return queue
 
 

@@ -1,0 +1,87 @@
+"""The state that a handle goes on from: changed in place for as long as nobody else holds it.
+
+`decide(state, command)` makes a new state and leaves the one before as it is, which costs a copy
+of all that it touches. A handle needs the one before only when something goes wrong midway: a
+refusal behind the first event, a write that fails, an interrupt. So it goes on in place, and what
+went wrong is undone by folding again, from the last state that was kept, the few entries since.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from eventq.core.commands import Command
+from eventq.core.decide import follow
+from eventq.core.downstream import Telling
+from eventq.core.events import Event
+from eventq.core.evolve import Folded, carry_out, replay
+from eventq.core.state import Draft, State
+
+__all__ = ["EVENTS", "Current"]
+
+EVENTS = 256
+"""How many events may pass before the state is kept anew: what an undoing folds at most, but for
+one entry."""
+
+
+class Current:
+    """The state after the last entry, as `now`, which may be asked and not be held on to.
+
+    In three steps, of which only the last says that all went well: `decide` or `fold`, `keep`,
+    `settle`. Whatever breaks in between leaves it not `whole`, to be mended by `restore`.
+    """
+
+    def __init__(self, state: State, *, events: int = EVENTS) -> None:
+        self._most = events
+        self._go_on(state)
+
+    def _go_on(self, state: State) -> None:
+        self.whole = False
+        self._kept = state
+        self._since: list[Folded] = []
+        self._events = 0
+        self.now = Draft.of(state)
+        self.whole = True
+
+    def state(self) -> State:
+        """This state, to be held on to: it never changes."""
+        if self.now.seq != self._kept.seq:
+            self.whole = False
+            self._go_on(self.now.done())
+        return self._kept
+
+    def decide(self, command: Command, at: datetime) -> tuple[Event, ...]:
+        """What follows from a command, carried out. Raises a Refusal."""
+        telling = Telling(self.now, at)
+        self.whole = False
+        try:
+            follow(telling, command)
+        finally:
+            self.whole = not telling.begun
+        return tuple(telling.events)
+
+    def fold(self, entry: Folded) -> None:
+        """Carry out an entry. Raises ImpossibleEvent."""
+        self.whole = False
+        self._since.append(entry)
+        carry_out(self.now, entry)
+
+    def keep(self, entry: Folded) -> None:
+        """This entry, which was decided here, is about to be written."""
+        self._since.append(entry)
+
+    def settle(self) -> None:
+        """The last entry is in the log."""
+        self._events += len(self._since[-1].events)
+        self.whole = True
+        if self._events > self._most:
+            self.state()
+
+    def restore(self, seq: int) -> bool:
+        """Fold anew what is known of a log that ends with this seq: whether it is all of it."""
+        known = self._kept.seq
+        since = [entry for entry in self._since if known < entry.seq <= seq]
+        if known + len(since) != seq:
+            return False
+        self._go_on(replay(self._kept, since) if since else self._kept)
+        return True

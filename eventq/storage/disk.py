@@ -1,0 +1,81 @@
+"""What is asked of the disk where a queue writes or syncs: one object, a method for each call.
+
+All writing of a log, of what mends it and of snapshots goes through it, so that a test can hand in
+a disk that fails, see `eventq.testing.faults`. Reading does so only where it reads what others
+have just appended.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["DISK", "Disk"]
+
+
+class Disk:
+    """The real disk: each call is that of the system. Files are paths, open ones descriptors."""
+
+    __slots__ = ()
+
+    def open(self, file: Path, flags: int, mode: int = 0o600) -> int:
+        """A descriptor of this file, which no program that is started inherits."""
+        return os.open(file, flags | os.O_CLOEXEC, mode)
+
+    def pread(self, descriptor: int, size: int, offset: int) -> bytes:
+        """At most `size` bytes from there; none past the end."""
+        return os.pread(descriptor, size, offset)
+
+    def pwrite(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        """Write there; how many bytes were taken, which may be fewer than were given."""
+        return os.pwrite(descriptor, data, offset)
+
+    def ftruncate(self, descriptor: int, size: int) -> None:
+        """Let a file end there."""
+        os.ftruncate(descriptor, size)
+
+    def fdatasync(self, descriptor: int) -> None:
+        """Return when the bytes and the size of a file are on disk."""
+        os.fdatasync(descriptor)
+
+    def fsync(self, descriptor: int) -> None:
+        """Return when all of a file is on disk."""
+        os.fsync(descriptor)
+
+    def mkdir(self, folder: Path, mode: int = 0o700) -> None:
+        """Make a folder."""
+        os.mkdir(folder, mode)  # noqa: PTH102 - each method is one call
+
+    def rename(self, file: Path, target: Path) -> None:
+        """Give a file another name in its folder, in the place of what has that name."""
+        os.rename(file, target)  # noqa: PTH104
+
+    def unlink(self, file: Path) -> None:
+        """Take a file's name away."""
+        os.unlink(file)  # noqa: PTH108
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make the names in a folder last."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # What is made of these.
+
+    def write_file(self, file: Path, data: bytes, taken: int = os.O_EXCL) -> None:
+        """Write a file that lasts, but for its name. `taken` is the flag of `open` that says what
+        to do where there is one of that name."""
+        descriptor = self.open(file, os.O_WRONLY | os.O_CREAT | taken)
+        try:
+            offset = 0
+            while offset < len(data):
+                offset += self.pwrite(descriptor, memoryview(data)[offset:], offset)
+            self.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+DISK = Disk()
+"""The real one."""
