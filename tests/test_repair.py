@@ -37,7 +37,6 @@ MENDED: dict[str, tuple[int, int, int | None, int, int]] = {
     "prev-wrong": (2, 8, 10, 8, 0),
     "seq-skipped": (9, 1, 11, 1, 0),
     "version-zero": (9, 1, 10, 1, 0),
-    "event-unknown": (1, 9, 10, 9, 0),
     "field-unknown": (1, 9, 10, 9, 0),
     "field-missing": (1, 9, 10, 9, 0),
     "not-utf8": (1, 8, 10, 9, 1),
@@ -58,7 +57,7 @@ def repaired(path: Path, to: Path, code: int = 0) -> Any:
 def test_every_log_of_the_fixtures_is_tried() -> None:
     """Each in one of the lists here."""
     folders = {path.name for path in FIXTURES.iterdir() if path.is_dir()}
-    assert folders == {*WELL, *NOTHING_BEFORE, *MENDED, "newer"}
+    assert folders == {*WELL, *NOTHING_BEFORE, *MENDED, "newer", "event-unknown"}
 
 
 @pytest.mark.parametrize("name", MENDED)
@@ -119,13 +118,14 @@ def test_where_nothing_stands_before_the_damage_there_is_nothing_to_copy(
 
 def test_the_log_of_a_newer_eventq_is_not_damaged(tmp_path: Path) -> None:
     """Exit 6: only a newer one can tell. So with a file that cannot be read."""
-    path = copied(FIXTURES / "newer", tmp_path / "q")
-    assert repaired(path, tmp_path / "copy", 6)["error"] == "log_newer"
+    for name in ("newer", "event-unknown"):
+        path = copied(FIXTURES / name, tmp_path / name)
+        assert repaired(path, tmp_path / "copy", 6)["error"] == "log_newer"
     path = copied(SHORT, tmp_path / "other")
     segments(path)[1].unlink()
     (path / "log" / f"{3:020}.jsonl").mkdir()
     assert repaired(path, tmp_path / "copy", 6)["error"] == "os_error"
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["other", "q"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["event-unknown", "newer", "other"]
 
 
 def test_nothing_is_overwritten_and_the_original_is_no_place_for_a_copy(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ from eventq.core.events import (
 )
 from eventq.core.policy import Policy
 from eventq.queries.legal import MOST, Judge, Rule
-from eventq.storage.codec import VERSION
 from eventq.storage.snapshot import load, save
+from eventq.storage.upcast import VERSION
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import ClassVar
 
 from eventq.core.errors import EventqError
 
@@ -34,19 +35,20 @@ class NotAQueue(EventqError, FileNotFoundError):
         return str(self.args[0])
 
 
-class LogDamaged(EventqError, ValueError):
-    """The log was changed, or lost something, after it was written.
+class _AtALine(EventqError, ValueError):
+    """A line of the log cannot be gone past.
 
     `file`, `line` (from 1), `byte` (from 0) say where; `seq` is the entry expected there. All
     that stands before can still be read.
     """
 
+    _advice: ClassVar[str]
+
     def __init__(self, file: Path, line: int, byte: int, seq: int, what: str) -> None:
         super().__init__(
             f"{file}, line {line} (byte {byte}), where entry {seq} should stand: {what}. "
             f"Nothing was changed. The {seq - 1} entries before it can be read with `eventq log` "
-            f"and `eventq at {seq - 1}`; bring back a good copy of this file to go on, or make "
-            f"a queue of what stands before: `{repair_words(file.parent.parent)}`"
+            f"and `eventq at {seq - 1}`; {self._advice.format(repair_words(file.parent.parent))}"
         )
         self.file = file
         self.line = line
@@ -55,8 +57,25 @@ class LogDamaged(EventqError, ValueError):
         self.what = what
 
 
-class LogNewer(EventqError, ValueError):
-    """A newer eventq wrote this log; this one cannot know what its events mean."""
+class LogDamaged(_AtALine):
+    """The log was changed, or lost something, after it was written.
+
+    `file`, `line` (from 1), `byte` (from 0) say where; `seq` is the entry expected there. All
+    that stands before can still be read.
+    """
+
+    _advice = (
+        "bring back a good copy of this file to go on, or make a queue of what stands before: `{}`"
+    )
+
+
+class LogNewer(_AtALine):
+    """A newer eventq wrote this log; this one cannot know what its events mean.
+
+    It says where as `LogDamaged` does, and all that stands before can be read.
+    """
+
+    _advice = "open it with a newer eventq to go on"
 
 
 class LinesLost(EventqError, ValueError):

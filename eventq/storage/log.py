@@ -32,7 +32,14 @@ from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode, encode
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly, repair_words
+from eventq.storage.errors import (
+    HandleFinished,
+    LogDamaged,
+    LogNewer,
+    NotAQueue,
+    ReadOnly,
+    repair_words,
+)
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor, find_segments, segment_path
@@ -74,8 +81,8 @@ class Log:
         self._synced = 0
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
-        self.damage: LogDamaged | None = None
-        """What a reader found wrong when it opened the log; it can read what stands before."""
+        self.damage: LogDamaged | LogNewer | None = None
+        """What a reader could not go past as it opened the log; it can read what stands before."""
         self._segment = -1
         self._lock = -1
         self._begun = -2
@@ -153,7 +160,7 @@ class Log:
             return begin
         try:
             state = self._fold(begin, self._cursor.forward())
-        except LogDamaged as error:
+        except (LogDamaged, LogNewer) as error:
             if not self.read_only or error.seq == 1:
                 raise
             self.damage = error
