@@ -21,18 +21,8 @@ from eventq.core import events as e
 from eventq.core.commands import COMMANDS, Command, command
 from eventq.core.evolve import replay
 from eventq.core.state import State
-from eventq.storage.codec import (
-    EVENTS,
-    decode,
-    encode,
-    fits,
-    from_plain,
-    hash_of,
-    next_hash,
-    plain_event,
-    prev_of,
-    read,
-)
+from eventq.storage.chain import fits, hash_of, next_hash, prev_of
+from eventq.storage.codec import EVENTS, decode, encode, from_plain, plain_event, read
 
 AT = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 LATER = datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -31,8 +31,8 @@ class Current:
     `settle`. Whatever breaks in between leaves it not `whole`, to be mended by `restore`.
     """
 
-    def __init__(self, state: State, *, events: int = EVENTS) -> None:
-        self._most = events
+    def __init__(self, state: State, undo: int = EVENTS) -> None:
+        self._undo = undo
         self._go_on(state)
 
     def _go_on(self, state: State) -> None:
@@ -74,7 +74,7 @@ class Current:
         """The last entry is in the log."""
         self._events += len(self._since[-1].events)
         self.whole = True
-        if self._events > self._most:
+        if self._events > self._undo:
             self.state()
 
     def restore(self, seq: int) -> bool:

@@ -2,8 +2,7 @@
 
 A line is one JSON object, UTF-8, ended by a newline alone, whose fields stand in a fixed order:
 `v`, `seq`, `at`, `by`, `do`, `why` (of operators' commands), `ask`, `events`, `prev` (of the first
-line of a segment), `hash`. The hash is SHA-256, in hexadecimal, over the digits of the line before
-(64 zeros before the first) and the bytes of this line up to its last `,"hash":"`.
+line of a segment), `hash`, which makes the `chain`.
 
 msgspec reads and writes the lines; `structure` gives the same events from plain values, with
 cattrs, where speed does not count.
@@ -11,8 +10,6 @@ cattrs, where speed does not count.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
@@ -55,30 +52,23 @@ from eventq.core.events import (
 )
 from eventq.core.evolve import Folded, take_for
 from eventq.storage.asked import NewerVersion, NotALine, read_ask, written_ask
+from eventq.storage.chain import next_hash
 from eventq.storage.convert import moment, structure, unstructure
 from eventq.storage.upcast import STEPS, VERSION, Steps, upcast
 
 __all__ = [
     "EVENTS",
-    "GENESIS",
-    "TAIL",
     "VERSION",
     "NewerVersion",
     "NotALine",
     "decode",
     "encode",
-    "fits",
     "from_plain",
-    "hash_of",
-    "next_hash",
     "plain_event",
-    "prev_of",
     "read",
     "version_of",
 ]
 
-GENESIS = "0" * 64
-"""The hash before the first line."""
 
 EVENTS: dict[type[Event], str] = {
     Enqueued: "enqueued",
@@ -231,36 +221,7 @@ def encode(entry: Entry, last: bytes, *, first: bool) -> tuple[bytes, bytes]:
     return b'%b,"hash":"%b"}\n' % (body, digest), digest
 
 
-def next_hash(last: bytes, body: bytes) -> bytes:
-    """The 64 digits over those of the line before and the body of this line."""
-    return hashlib.sha256(last + body).hexdigest().encode()
-
-
 # Reading.
-
-TAIL = len(',"hash":""}\n') + 64
-"""How many bytes at the end of a line are not covered by its hash."""
-
-
-def fits(line: bytes, last: bytes) -> bool:
-    """Whether the hash that a line ends in is over the one before and its own body."""
-    return line.endswith(b',"hash":"%b"}\n' % next_hash(last, line[:-TAIL]))
-
-
-def hash_of(line: bytes) -> bytes | None:
-    """The 64 digits that a line claims, or None where it does not end as a line does."""
-    if len(line) > TAIL and line[-TAIL : -TAIL + 9] == b',"hash":"' and line[-3:] == b'"}\n':
-        return line[-67:-3]
-    return None
-
-
-_PREV = re.compile(rb',"prev":"([0-9a-f]{64})"\Z')
-
-
-def prev_of(line: bytes) -> bytes | None:
-    """The hash that a line gives for the one before: only the first of a segment does."""
-    found = _PREV.search(line[:-TAIL], max(0, len(line) - TAIL - 75))
-    return None if found is None else found[1]
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

@@ -15,7 +15,8 @@ import msgspec
 
 from eventq.core.events import Entry
 from eventq.core.values import storable
-from eventq.storage.codec import decode, hash_of
+from eventq.storage.chain import hash_of
+from eventq.storage.codec import decode
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.upcast import VERSION
 

@@ -11,7 +11,7 @@ from typing import Any
 from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
-from eventq.storage.codec import GENESIS
+from eventq.storage.chain import GENESIS
 
 __all__ = ["MemoryLog"]
 

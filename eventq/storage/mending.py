@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from eventq.storage.codec import fits
+from eventq.storage.chain import fits
 from eventq.storage.disk import Disk
 from eventq.storage.segments import Cursor, find_segments, segment_path
 

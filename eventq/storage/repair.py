@@ -22,7 +22,7 @@ from eventq.core.errors import ImpossibleEvent
 from eventq.core.evolve import evolve
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
-from eventq.storage.codec import GENESIS
+from eventq.storage.chain import GENESIS
 from eventq.storage.disk import DISK
 from eventq.storage.errors import LinesLost, LogDamaged
 from eventq.storage.segments import segment_path

@@ -11,15 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from eventq.storage.codec import (
-    GENESIS,
-    TAIL,
-    NewerVersion,
-    NotALine,
-    hash_of,
-    prev_of,
-    read,
-)
+from eventq.storage.chain import GENESIS, TAIL, hash_of, prev_of
+from eventq.storage.codec import NewerVersion, NotALine, read
 from eventq.storage.errors import LogDamaged, LogNewer
 
 __all__ = ["Cursor", "find_segments", "segment_path"]

@@ -17,7 +17,8 @@ from attrs import frozen
 
 from eventq.core.events import Entry
 from eventq.core.state import State
-from eventq.storage.codec import GENESIS, decode, encode, fits, hash_of, version_of
+from eventq.storage.chain import GENESIS, fits, hash_of
+from eventq.storage.codec import decode, encode, version_of
 from eventq.storage.errors import LogDamaged, LogNewer
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, snapshot_path, snapshots

@@ -1,0 +1,155 @@
+"""What can be asked of a queue, without changing it: how it stands now, and how it stood."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from eventq.core.current import Current
+from eventq.core.errors import BadValue
+from eventq.core.events import Entry
+from eventq.core.policy import Policy
+from eventq.core.record import DeadLetter, Task
+from eventq.core.state import State
+from eventq.storage.errors import ReadOnly
+from eventq.storage.log import Log
+from eventq.storage.memory import MemoryLog
+
+__all__ = ["View"]
+
+
+class View:
+    """What remembers a queue for this process: its log, and the state after the last entry."""
+
+    def __init__(
+        self,
+        log: Log | MemoryLog,
+        state: State,
+        clock: Callable[[], datetime],
+        undo: int,
+    ) -> None:
+        self._log = log
+        self._current = Current(state, undo)
+        self._clock = clock
+        self._read_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shut()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path or 'in memory'} at entry {self._log.seq}>"
+
+    def shut(self) -> None:
+        """Let go of the files. The handle answers nothing more; the queue goes on without it."""
+        self._log.shut()
+
+    def _catch_up(self, *, locked: bool = False) -> None:
+        """Read what others wrote; under the lock also mend what a crash of theirs has left."""
+        log, current = self._log, self._current
+        if not ((current.whole and current.now.seq == log.seq) or current.restore(log.seq)):
+            self._current = current = Current(log.state_at(log.seq))
+        while log.behind(locked=locked):
+            seq = log.seq
+            for entry in log.catch_up():
+                current.fold(entry)
+                current.settle()
+            if log.seq != seq:
+                self._read_at = time.monotonic()
+            if not (locked and log.mend()):
+                return
+
+    @property
+    def path(self) -> Path | None:
+        """The directory of the queue; None in memory."""
+        return self._log.path
+
+    @property
+    def state(self) -> State:
+        """The state after the last entry, whoever wrote it. It never changes."""
+        self._log.check_alive()
+        with self._log.mutex:
+            self._log.check_alive()
+            self._catch_up()
+            return self._current.state()
+
+    @property
+    def policy(self) -> Policy:
+        """What was agreed for this queue."""
+        return self.state.policy
+
+    def task(self, id: str) -> Task | None:  # as in `enqueue`
+        """This task as it stands; None when it is unknown."""
+        return self.state.task(id)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """The DEAD and BLOCKED tasks with their reasons, in the order in which they came there."""
+        return list(self.state.dead_letters())
+
+    def parked(self) -> list[DeadLetter]:
+        """The PARKED tasks with their reasons, in the order in which they were parked."""
+        return list(self.state.parked())
+
+    def entries(self, since: int = 1) -> Iterator[Entry]:
+        """The entries from this seq on, as they were written, checked on the way."""
+        self._log.check_alive()
+        return self._log.entries(max(since, 1))
+
+    def at(self, seq: int) -> State:
+        """The state after this entry. Raises IndexError for one that is not there (yet)."""
+        log = self._log
+        log.check_alive()
+        with log.mutex:
+            log.check_alive()
+            if seq > log.seq:
+                self._catch_up()
+            last = log.seq
+            if seq == last:
+                return self._current.state()
+        if not 0 <= seq < last:
+            raise IndexError(f"there is no entry {seq}: the log has {last}")
+        return log.state_at(seq)
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The seq and the hash of the last entry, which is on disk: keep it to prove the log
+        complete one day."""
+        self._log.check_alive()
+        with self._log.mutex:
+            self._log.check_alive()
+            self._catch_up()
+            head = self._log.head
+        self._log.sync(head[0])
+        return head
+
+    def snapshot(self) -> Path:
+        """Write a snapshot of the state after the last entry, and say where."""
+        log = self._log
+        if isinstance(log, MemoryLog):
+            raise BadValue("a queue in memory has no place for a snapshot")
+        if log.read_only:
+            raise ReadOnly(log.path)
+        log.check_alive()
+        with log.mutex:
+            log.check_alive()
+            self._catch_up()
+            state, place = self._current.state(), log.place()
+        return log.snapshot(state, place)
+
+    @property
+    def clock_behind(self) -> timedelta:
+        """How far the clock is behind the last entry: zero where all is well."""
+        last = self.state.at
+        behind = timedelta() if last is None else last - self._clock()
+        return max(behind, timedelta())
