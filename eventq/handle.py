@@ -37,6 +37,7 @@ from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
+from eventq.storage.payload import SIZE_LIMIT
 from eventq.storage.segments import Cursor
 from eventq.view import View
 
@@ -99,6 +100,7 @@ class Handle(View):
         clock: Callable[[], datetime] = _utc_now,
         segment_bytes: int = SEGMENT_BYTES,
         snapshots: bool = True,
+        size_limit: int = SIZE_LIMIT,
         disk: Disk = DISK,
     ) -> Self:
         """The queue in this directory, which is made if it is not there.
@@ -106,8 +108,10 @@ class Handle(View):
         What is not told of the policy is taken from the log; what is told and differs from it
         is refused with BadValue. `read_only` needs no lock and changes nothing. `clock` gives
         the time, with its zone. `segment_bytes` is how large one file of the log grows, and
-        `snapshots` whether snapshots are taken unasked. `disk` is what it writes with; another
-        than the real one is for tests. Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
+        `snapshots` whether snapshots are taken unasked. `size_limit` is how many bytes may be
+        sent with one command: a longer error is cut, anything else refused. `disk` is what it
+        writes with; another than the real one is for tests. Raises NotAQueue, LogDamaged,
+        LogNewer, LinesLost, OSError.
         """
         told = _policy(
             capacity=capacity,
@@ -123,7 +127,11 @@ class Handle(View):
         if by is not None:
             check_name("by", by)
         log = Log(
-            Path(path).absolute(), read_only=read_only, segment_bytes=segment_bytes, disk=disk
+            Path(path).absolute(),
+            read_only=read_only,
+            segment_bytes=segment_bytes,
+            size_limit=size_limit,
+            disk=disk,
         )
         try:
             queue = cls(log, log.state(), by=by, clock=clock, snapshots=snapshots)
@@ -226,7 +234,9 @@ class Handle(View):
             check_name("by", by)
         if why is not None and not isinstance(why, str):
             raise BadValue(f"why must be a text or None, not {why!r}")
-        why = storable(why)
+        if why is not None:
+            why = storable(why)
+            self._log.door.check_size("why", (why,))
         log = self._log
         with log:
             self._catch_up(locked=True)

@@ -23,10 +23,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from eventq.core.errors import ImpossibleEvent
-from eventq.core.events import Entry, Json
+from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
@@ -41,7 +40,7 @@ from eventq.storage.errors import (
     repair_words,
 )
 from eventq.storage.mending import mend, pread, renew
-from eventq.storage.payload import to_json
+from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
@@ -67,11 +66,13 @@ class Log:
         *,
         read_only: bool = False,
         segment_bytes: int = SEGMENT_BYTES,
+        size_limit: int = SIZE_LIMIT,
         disk: Disk = DISK,
     ) -> None:
         self.path = path
         self.read_only = read_only
         self._segment_bytes = segment_bytes
+        self.door = Door(size_limit)
         self._disk = disk
         self._pwrite, self._fdatasync = disk.pwrite, disk.fdatasync  # once: each command needs them
         self.mutex = threading.RLock()
@@ -264,10 +265,6 @@ class Log:
         """The seq and the hash of the last line that was read or written."""
         last = self._cursor.hash
         return self._cursor.seq, (last or b"").decode()
-
-    def payload(self, what: str, value: Any) -> Json | None:
-        """What a queue holds for this payload: its JSON text. Raises BadValue."""
-        return to_json(what, value)
 
     # Writing, under the lock.
 

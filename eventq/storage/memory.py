@@ -6,12 +6,12 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.chain import GENESIS
+from eventq.storage.payload import OpenDoor
 
 __all__ = ["MemoryLog"]
 
@@ -27,16 +27,13 @@ class MemoryLog:
         self.grown = threading.Condition(self.mutex)
         self.head = (0, GENESIS)
         self.read_only = False
+        self.door = OpenDoor()
 
     def __enter__(self) -> None:
         self.mutex.acquire()
 
     def __exit__(self, *exc: object) -> None:
         self.mutex.release()
-
-    def payload(self, what: str, value: Any) -> Any:  # noqa: ARG002  # as the log on disk has it
-        """What a queue holds for this payload: the very object."""
-        return value
 
     @property
     def seq(self) -> int:
