@@ -8,7 +8,6 @@ answers nothing more. What can be asked without changing anything stands in `vie
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
@@ -35,7 +34,7 @@ from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue
-from eventq.storage.log import SEGMENT_BYTES, Log
+from eventq.storage.log import SEGMENT_BYTES, Durability, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.payload import SIZE_LIMIT
 from eventq.storage.segments import Cursor
@@ -98,6 +97,7 @@ class Handle(View):
         by: str | None = None,
         read_only: bool = False,
         clock: Callable[[], datetime] = _utc_now,
+        durability: Durability = "power",
         segment_bytes: int = SEGMENT_BYTES,
         snapshots: bool = True,
         size_limit: int = SIZE_LIMIT,
@@ -107,11 +107,13 @@ class Handle(View):
 
         What is not told of the policy is taken from the log; what is told and differs from it
         is refused with BadValue. `read_only` needs no lock and changes nothing. `clock` gives
-        the time, with its zone. `segment_bytes` is how large one file of the log grows, and
-        `snapshots` whether snapshots are taken unasked. `size_limit` is how many bytes may be
-        sent with one command: a longer error is cut, anything else refused. `disk` is what it
-        writes with; another than the real one is for tests. Raises NotAQueue, LogDamaged,
-        LogNewer, LinesLost, OSError.
+        the time, with its zone. `durability` says what an answer survives: "power" a power cut,
+        since it is synced before; "process" a kill of this process and no power cut, since it is
+        synced within a second after; that failing is told to who asks next, and by `shut`.
+        `segment_bytes` is how large one file of the log grows, and `snapshots` whether snapshots
+        are taken unasked. `size_limit` is how many bytes may be sent with one command: a longer
+        error is cut, anything else refused. `disk` is what it writes with; another than the real
+        one is for tests. Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
         """
         told = _policy(
             capacity=capacity,
@@ -131,6 +133,7 @@ class Handle(View):
             read_only=read_only,
             segment_bytes=segment_bytes,
             size_limit=size_limit,
+            durability=durability,
             disk=disk,
         )
         try:
@@ -212,24 +215,17 @@ class Handle(View):
 
     # The one way through.
 
-    def _now(self) -> datetime:
-        """The time of the next entry: never before that of the last, and never standing still."""
-        now = self._clock()
-        if now.tzinfo is None:
-            raise BadValue(f"the clock gave {now}, which does not say its time zone")
-        last = self._current.now.at
-        if last is not None and now < last:
-            return last + timedelta(seconds=time.monotonic() - self._read_at)
-        return now
-
     def _ask(
         self,
         command: Command,
         answer: Callable[[Draft, tuple[Event, ...]], A],
         by: str | None = None,
         why: str | None = None,
+        *,
+        idle: bool = True,
     ) -> A:
-        """Carry out a command; the answer is made of the state after it and its events."""
+        """Carry out a command; the answer is made of the state after it and its events. `idle`: a
+        start that gets nothing is recorded, if all is."""
         if by is not None:
             check_name("by", by)
         if why is not None and not isinstance(why, str):
@@ -255,13 +251,13 @@ class Handle(View):
             now = current.now
             if events:
                 self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
-            elif now.policy.record and isinstance(command, Start):
+            elif idle and now.policy.record and isinstance(command, Start):
                 self._note(at, command.do, command.ask(), by)
             now = current.now
             seq, answered = now.seq, answer(now, events)
             place = self._snapshot_due()
             state = None if place is None else current.state()
-        log.sync(seq)
+        log.secure(seq)
         if state is not None and place is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)
@@ -282,7 +278,7 @@ class Handle(View):
             current.fold(entry)
         self._log.append(entry)
         current.settle()
-        self._read_at = time.monotonic()
+        self._know_last()
 
     def _snapshot_due(self) -> Cursor | None:
         """Where the log stands, if enough of it has passed since the last snapshot.

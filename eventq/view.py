@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from eventq.core.current import Current
 from eventq.core.errors import BadValue
@@ -35,7 +36,9 @@ class View:
         self._log = log
         self._current = Current(state, undo)
         self._clock = clock
-        self._read_at = time.monotonic()
+        self._know_last()
+        self._watches: set[Any] = set()
+        """Those by which somebody waits for something to happen."""
 
     def __enter__(self) -> Self:
         return self
@@ -52,8 +55,15 @@ class View:
         return f"<{type(self).__name__} {self.path or 'in memory'} at entry {self._log.seq}>"
 
     def shut(self) -> None:
-        """Let go of the files. The handle answers nothing more; the queue goes on without it."""
-        self._log.shut()
+        """Let go of the files. The handle answers nothing more; the queue goes on without it.
+
+        Whoever waits on it, in another thread, is told so at once by HandleFinished. Raises
+        OSError where a last sync fails.
+        """
+        try:
+            self._log.shut()
+        finally:
+            self.wake()
 
     def _catch_up(self, *, locked: bool = False) -> None:
         """Read what others wrote; under the lock also mend what a crash of theirs has left."""
@@ -66,9 +76,23 @@ class View:
                 current.fold(entry)
                 current.settle()
             if log.seq != seq:
-                self._read_at = time.monotonic()
+                self._know_last()
             if not (locked and log.mend()):
                 return
+
+    def _know_last(self) -> None:
+        """The last entry is known from now on: where the clock is behind it, time goes on here."""
+        self._read_at = time.monotonic()
+
+    def _now(self) -> datetime:
+        """The time of the next entry: never before that of the last, and never standing still."""
+        now = self._clock()
+        if now.tzinfo is None:
+            raise BadValue(f"the clock gave {now}, which does not say its time zone")
+        last = self._current.now.at
+        if last is not None and now < last:
+            return last + timedelta(seconds=time.monotonic() - self._read_at)
+        return now
 
     @property
     def path(self) -> Path | None:
@@ -153,3 +177,33 @@ class View:
         last = self.state.at
         behind = timedelta() if last is None else last - self._clock()
         return max(behind, timedelta())
+
+    def wait(self, wanted: Callable[[State, datetime], object], seconds: float = math.inf) -> bool:
+        """Block until `wanted(state, now)` is true; False when so many seconds pass before.
+
+        It is looked at now, and whenever the log has grown, by whomever, something has become
+        due, or `wake` was called. Raises HandleFinished, also when the handle is shut meanwhile.
+        """
+        until = time.monotonic() + seconds
+        with self._log.watch() as watch:
+            self._watches.add(watch)
+            try:
+                while True:
+                    state = self.state
+                    now = self._now()
+                    if wanted(state, now):
+                        return True
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        return False
+                    due = state.next_due()
+                    if due is not None and due > now:
+                        left = min(left, (due - now).total_seconds())
+                    watch.wait(left)
+            finally:
+                self._watches.discard(watch)
+
+    def wake(self) -> None:
+        """Let whoever waits on this handle look again, from any thread: see `wait`."""
+        for watch in list(self._watches):
+            watch.wake()

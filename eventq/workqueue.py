@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -106,39 +106,34 @@ class WorkQueue(Handle):
         *,
         lease_for: timedelta | float | None = None,
         wait: timedelta | float | None = None,
+        unless: Callable[[], object] = bool,
         by: str | None = None,
     ) -> Lease | None:
         """Hand out the first task in the line, to this worker or to nobody named.
 
         The lease runs for `lease_for` (a timedelta or seconds), else for as long as the queue
         has it. None when there is nothing to hand out; with `wait`, only after waiting for it so
-        long, or as soon as the queue is closed and nothing can come any more. Raises
-        UnknownWorker, WorkerBusy.
+        long, or as soon as the queue is closed and nothing can come any more, or `unless()` is
+        true, which is looked at whenever the log has grown and on `wake`. Where all is recorded,
+        a wait that got nothing is one entry. Raises UnknownWorker, WorkerBusy, and HandleFinished
+        when the handle is shut meanwhile.
         """
         command = Start(self._worker(worker), seconds(lease_for))
         patience = seconds(wait)
         if patience is not None and not isinstance(patience, timedelta):
             raise BadValue(f"wait must be a timedelta or seconds, not {wait!r}")
-        lease = self._ask(command, _lease, by)
-        if lease is None and patience is not None:
-            return self._wait(command, patience, by)
+        if patience is None:
+            return self._ask(command, _lease, by)
+        until = time.monotonic() + patience.total_seconds()
+        lease = self._ask(command, _lease, by, idle=False)
+        while lease is None and not unless():
+            left = until - time.monotonic()
+            if left <= 0 or not _something_to_come(self.state):
+                return self._ask(command, _lease, by) if self.policy.record else None
+            self.wait(lambda state, now: unless() or _worth_asking(state, now), left)
+            if not unless():
+                lease = self._ask(command, _lease, by, idle=False)
         return lease
-
-    def _wait(self, command: Start, wait: timedelta, by: str | None) -> Lease | None:
-        """Ask again whenever the log has grown or something is due, until there is a lease."""
-        until = time.monotonic() + wait.total_seconds()
-        with self._log.watch() as watch:
-            while True:
-                state = self.state
-                now = self._now()
-                lease = self._ask(command, _lease, by) if _something_to_do(state, now) else None
-                if lease is not None:
-                    return lease
-                left = until - time.monotonic()
-                if left <= 0 or not _something_to_come(state):
-                    return None
-                due = state.next_due()
-                watch.wait(left if due is None else min(left, max((due - now).total_seconds(), 0)))
 
     def _worker(self, worker: Hashable) -> Hashable:
         if worker is not None and self._log.path is not None:
@@ -289,9 +284,9 @@ class WorkQueue(Handle):
         self._ask(Tick(), no_answer, by)
 
 
-def _something_to_do(state: State, now: datetime) -> bool:
-    """Whether a start could find anything, at this time."""
-    if state.first_due(now) is not None:
+def _worth_asking(state: State, now: datetime) -> bool:
+    """Whether a start could find anything at this time, or never will."""
+    if state.first_due(now) is not None or not _something_to_come(state):
         return True
     return state.dispatch == "running" and state.first() is not None
 

@@ -6,7 +6,11 @@ CI sets HYPOTHESIS_PROFILE=thorough; everywhere else a test that turns red must 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -29,3 +33,11 @@ settings.register_profile(
     suppress_health_check=SLOW,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture
+def ram() -> Iterator[Path]:
+    """A folder in memory, where the machine has one, for tests that sync nothing anyway."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)

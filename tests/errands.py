@@ -196,6 +196,11 @@ def fail_in(context: Context) -> None:
     raise ValueError(context.payload)
 
 
+def run_command(context: Context) -> None:
+    """Run the command that the payload names."""
+    subprocess.run(context.payload["argv"], check=True, stdin=subprocess.DEVNULL)
+
+
 class Heard(Worker):
     """Leaves a file when it begins to stop."""
 

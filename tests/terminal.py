@@ -21,7 +21,7 @@ from disk import Ticks
 from eventq import Enqueue, Lease, Retention, Retry, WorkQueue
 from eventq.cli.main import main
 
-COMMAND = [sys.executable, "-m", "eventq.cli.main"]
+COMMAND = [sys.executable, "-m", "eventq"]
 ROOT = Path(__file__).parent.parent
 
 HOSTILE = "a\u202eb\u2066[red]\u200bc[/red]"

@@ -47,6 +47,7 @@ MAY_USE = {
     "aio": {"attrs"},
     "cli": {"attrs", "cattrs", "click", "rich"},
     "testing": {"attrs", "hypothesis"},
+    "__main__": set(),
     "": set(),
 }
 """Which packages of others each floor may import."""
@@ -66,6 +67,7 @@ MAY_IMPORT = {
         *("worker", "aio", "cli", ""),
     },
     "testing": {"core", "storage", "queries", "handle", "workqueue", "testing", ""},
+    "__main__": {"cli"},
     "": {"core", "storage", "workqueue"},
 }
 """Which floors each may stand on; "" is the surface, `eventq` itself."""

@@ -285,12 +285,15 @@ def test_without_history_nothing_grows(tmp_path: Path) -> None:
 
 
 def test_a_queue_in_memory_has_no_path_and_no_hash() -> None:
-    """But all else that a queue has; shutting it ends nothing."""
+    """But all else that a queue has; once it is shut, it is gone."""
     with WorkQueue.in_memory() as q:
         q.enqueue("a")
         assert (q.path, q.head) == (None, (2, "0" * 64))
         assert "in memory at entry 2" in repr(q)
-    assert len(list(q.entries())) == 2
+        assert len(list(q.entries())) == 2
+    for ask in (lambda: q.state, lambda: q.enqueue("b"), q.entries, lambda: q.head):
+        with pytest.raises(HandleFinished, match="in memory answers nothing more"):
+            ask()
 
 
 ERRORS: list[EventqError] = [

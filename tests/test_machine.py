@@ -41,7 +41,7 @@ def _a_monotonic_clock_that_can_be_foretold() -> Iterator[None]:
     """What runs while a clock is behind the log: a millisecond at each look."""
     looks = itertools.count()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eventq.handle.time", SimpleNamespace(monotonic=lambda: next(looks) / 1000))
+        patch.setattr("eventq.view.time", SimpleNamespace(monotonic=lambda: next(looks) / 1000))
         yield
 
 

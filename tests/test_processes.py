@@ -2,96 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import check_chain, lines, segments
+from attrs import frozen
+from disk import lines, segments
+from forked import Child, Work, check, children, hear
+from running import check_history
 
-from eventq import HandleFinished, State, Status, WorkerBusy, WorkQueue
-from eventq.core.evolve import replay
+from eventq import Enqueue, HandleFinished, Retention, Status, WorkerBusy, WorkQueue
+from eventq.core.events import TaskEvent
 
-ROUNDS = 300 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 30
-
-
-class Child:
-    """A forked process that runs `work` with a function that tells us lines of text."""
-
-    def __init__(self, work: Callable[[Callable[[str], None]], None]) -> None:
-        self.reading, writing = os.pipe()
-        self.pid = os.fork()
-        if self.pid:
-            os.close(writing)
-            self._rest = b""
-            return
-        code = 1
-        try:
-            signal.alarm(60)  # nobody waits longer for a child that hangs
-            work(lambda text: _write(writing, text))
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            os._exit(code)
-
-    def told(self) -> list[str]:
-        """The whole lines that it has told since we last asked; waits for one."""
-        text = self._rest + os.read(self.reading, 1 << 16)
-        whole, self._rest = text.rpartition(b"\n")[::2]
-        return whole.decode().split()
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def end(self) -> tuple[int, list[str]]:
-        """Wait for it; how it ended (as in `os.WEXITSTATUS`, or minus the signal), and the rest."""
-        rest = []
-        while part := os.read(self.reading, 1 << 16):
-            self._rest += part
-        rest = self._rest.decode().split("\n")[:-1]
-        os.close(self.reading)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), rest
-
-
-def _write(descriptor: int, text: str) -> None:
-    os.write(descriptor, f"{text}\n".encode())
-
-
-@contextmanager
-def children(*work: Callable[[Callable[[str], None]], None]) -> Iterator[list[Child]]:
-    """Processes that are ended when the block is left."""
-    running = [Child(one) for one in work]
-    try:
-        yield running
-    finally:
-        for child in running:
-            try:
-                if os.waitpid(child.pid, os.WNOHANG) == (0, 0):
-                    child.kill()
-                    child.end()
-            except ChildProcessError:
-                pass
-
-
-def check(path: Path) -> State:
-    """The log is one whole chain; opened for writing, it folds to a state without a fault."""
-    with WorkQueue.open(path) as q:
-        check_chain(path)
-        q.state.check()
-        assert replay(State(), q.entries()) == q.state
-        return q.state
+KILLS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 20
 
 
 def test_eight_processes_work_at_one_queue(tmp_path: Path) -> None:
@@ -128,54 +63,103 @@ def test_eight_processes_work_at_one_queue(tmp_path: Path) -> None:
     assert len({entry.events for entry in entries.values() if entry.do == "open"}) == 1
 
 
-@pytest.mark.parametrize("big", [False, True], ids=["small lines", "big lines"])
-def test_what_was_acknowledged_outlives_whoever_is_killed(big: bool, tmp_path: Path) -> None:
-    """At any moment, under load, again and again: the log is whole, and the others go on."""
-    path = tmp_path / "q"
-    rng = random.Random(7)
-    WorkQueue.open(path, segment_bytes=200_000).shut()
-    acknowledged: set[str] = set()
+@frozen
+class Load:
+    """What a writer writes: payloads of these sizes, so many tasks at a time, and snapshots."""
 
-    def writer(prefix: str) -> Callable[[Callable[[str], None]], None]:
+    sizes: tuple[int, ...]
+    batch: int = 1
+    snapshots: bool = False
+    segment_bytes: int = 1_000_000
+
+    def open(self, path: Path) -> WorkQueue:
+        return WorkQueue.open(path, segment_bytes=self.segment_bytes)
+
+    def writer(self, path: Path, name: str) -> Work:
+        """It tells of each event that it has an answer for."""
+
         def work(tell: Callable[[str], None]) -> None:
-            with WorkQueue.open(path, segment_bytes=200_000) as q:
-                for i in range(100_000):
-                    payload = "x" * 90_000 if big and i % 3 == 0 else i
-                    tell(q.enqueue(f"{prefix}.{i}", payload).id)
+            draw = random.Random(name)
+            with self.open(path) as q:
+                for i in range(1_000_000):
+                    ids = [f"{name}.{i}.{n}" for n in range(self.batch)]
+                    asked = [Enqueue(id, "x" * draw.choice(self.sizes)) for id in ids]
+                    if self.batch == 1:
+                        q.enqueue(ids[0], asked[0].payload)
+                    else:
+                        q.enqueue_all(asked)
+                    tell("\n".join(f"Enqueued {id}" for id in ids))
+                    if lease := q.start(f"{name}"):
+                        tell(f"Started {lease.task}")
+                        q.complete(lease, "x" * draw.choice(self.sizes))
+                        tell(f"Completed {lease.task}")
+                    if self.snapshots:
+                        q.snapshot()
 
         return work
 
-    rounds = ROUNDS // 3 if big else ROUNDS
-    with children(writer("stays")) as (stays,):
-        for number in range(rounds):
-            with children(*(writer(f"{number}{letter}") for letter in "ab")) as killed:
-                wanted = rng.randint(1, 8)
-                heard = 0
-                while heard < wanted:
-                    ready, _, _ = select.select([c.reading for c in (*killed, stays)], [], [])
-                    for child in (*killed, stays):
-                        if child.reading in ready:
-                            names = child.told()
-                            acknowledged.update(names)
-                            heard += len(names) if child is not stays else 0
-                for child in killed:
-                    child.kill()
-                for child in killed:
-                    code, rest = child.end()
-                    assert code == -signal.SIGKILL
-                    acknowledged.update(name for line in rest for name in line.split())
-            if number % 10 == 9:
-                with WorkQueue.open(path, read_only=True) as q:
-                    assert all(name in q.state for name in acknowledged)
-        os.kill(stays.pid, 0)
-        stays.kill()
-        code, rest = stays.end()
-        assert code == -signal.SIGKILL, "the one that was not killed has ended before"
-        acknowledged.update(rest)
+
+LOADS = {
+    "plain": Load((1,)),
+    "big lines": Load((1, 20_000, 150_000)),
+    "batches": Load((1, 1000), batch=20),
+    "snapshots": Load((1, 3000), snapshots=True),
+    "small files": Load((1, 3000), segment_bytes=10_000),
+}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+def test_what_was_acknowledged_outlives_whoever_is_killed(load: Load, tmp_path: Path) -> None:
+    """Of eight who write, one after the other is killed at any moment, and another comes in its
+    place: one unforked chain, with all that was answered, and the others go on."""
+    path = tmp_path / "q"
+    rng = random.Random(7)
+    names = map(str, itertools.count())
+    acknowledged: list[str] = []
+    with WorkQueue.open(path, retention=Retention(20)) as q:
+        queue = q.state.queue
+
+    def another() -> Work:
+        return load.writer(path, next(names))
+
+    with children(*(another() for _ in range(8))) as running:
+        killed = 0
+        at_work: set[Child] = set()
+        while killed < KILLS:
+            until = time.monotonic() + rng.uniform(0, 0.03)
+            while (left := until - time.monotonic()) > 0:
+                for child, lines in hear(running, left):
+                    acknowledged += lines
+                    at_work.add(child)
+            if not at_work:
+                continue
+            one = rng.choice(sorted(at_work, key=running.index))
+            one.kill()
+            code, rest = one.end()
+            assert code == -signal.SIGKILL, "it has ended before"
+            acknowledged += rest
+            at_work.remove(one)
+            running[running.index(one)] = Child(another())
+            killed += 1
+        for child in running:
+            os.kill(child.pid, 0)
+            child.kill()
+            acknowledged += child.end()[1]
     state = check(path)
-    assert [name for name in acknowledged if name not in state] == []
-    assert len(acknowledged) > rounds
-    assert len(segments(path)) > 1 or not big
+    check_history(path)
+    assert state.queue == queue
+    with WorkQueue.open(path, read_only=True) as q:
+        told = Counter(
+            f"{type(event).__name__} {event.task}"
+            for entry in q.entries()
+            for event in entry.events
+            if isinstance(event, TaskEvent)
+        )
+    assert [line for line in acknowledged if told[line] != 1] == []
+    assert len(acknowledged) > killed
+    torn = len(list((path / "torn").glob("*")))
+    print(f"\n{killed} kills, {len(acknowledged)} acknowledged, {state.seq} entries, {torn} torn")
+    assert len(segments(path)) > 1 or load.segment_bytes > 10_000
 
 
 def test_whoever_is_killed_while_it_works_gives_nothing_twice(tmp_path: Path) -> None:

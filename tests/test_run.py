@@ -25,7 +25,7 @@ from running import (
 )
 
 from eventq import WorkQueue
-from eventq.cli.runner import GRACE
+from eventq.cli.orders import GRACE
 
 
 @pytest.fixture(autouse=True)

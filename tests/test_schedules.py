@@ -17,27 +17,14 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from audit import ENDS, FINAL, Audit, may_wait
 from hypothesis import settings
 
 from eventq import WorkQueue
 from eventq.core.errors import StaleLease, WorkerBusy
-from eventq.core.events import (
-    Cancelled,
-    Completed,
-    Delayed,
-    Enqueued,
-    Entry,
-    Expired,
-    Failed,
-    Readied,
-    Released,
-    Started,
-    TaskEvent,
-)
-from eventq.core.lifecycle import Status
+from eventq.core.events import TaskEvent
 from eventq.core.policy import Backoff, Keys, Policy, Retry
 from eventq.core.record import Lease
-from eventq.core.state import State
 
 SCHEDULES = 1000 if settings().max_examples >= 1000 else 150
 ON_DISK = 10
@@ -47,8 +34,6 @@ STEPS = 4000
 """After so many a schedule that has not come to its end never will."""
 
 WORKERS = [f"w{n}" for n in range(8)]
-ENDS = ("Completed", "Died", "Parked", "Blocked", "Cancelled")
-FINAL = {Status.SUCCEEDED, Status.DEAD, Status.PARKED, Status.BLOCKED, Status.CANCELLED}
 
 
 @define
@@ -202,69 +187,6 @@ def a_world(number: int, path: Path) -> World:
     )
 
 
-@define
-class Audit:
-    """What the log says of each task, read one event after the other."""
-
-    tasks: dict[str, Enqueued] = field(factory=dict)
-    out: dict[str, tuple[int, Any]] = field(factory=dict)
-    """The current lease of each task that is out, and its worker."""
-    attempts: Counter[str] = field(factory=Counter)
-    ends: Counter[str] = field(factory=Counter)
-    last: datetime | None = None
-
-    def read(self, entry: Entry) -> None:
-        assert self.last is None or self.last <= entry.at, "time in the log falls"
-        self.last = entry.at
-        lease = entry.ask.get("lease")
-        current = {lease for lease, _ in self.out.values()}
-        assert lease is None or lease in current, f"{entry} rests on a lease that had ended"
-        for event in entry.events:
-            if isinstance(event, TaskEvent):
-                self.hear(event, entry)
-
-    def hear(self, event: TaskEvent, entry: Entry) -> None:
-        name = event.task
-        if isinstance(event, Enqueued):
-            self.tasks[name] = event
-            return
-        assert not self.ends[name], f"{event} after the end of {name}"
-        if isinstance(event, Started):
-            self.started(event, entry)
-        elif isinstance(event, Completed | Failed | Expired | Released | Cancelled):
-            assert self.out.pop(name, None) or isinstance(event, Cancelled), f"{event}: not out"
-            self.attempts[name] -= isinstance(event, Released)
-        elif isinstance(event, Readied | Delayed):
-            assert name not in self.out
-        self.ends[name] += type(event).__name__ in ENDS
-
-    def started(self, event: Started, entry: Entry) -> None:
-        task = self.tasks[event.task]
-        assert event.task not in self.out, f"{event.task} is out twice"
-        assert event.worker not in {worker for _, worker in self.out.values()}
-        keys = {self.tasks[name].key for name in self.out} - {None}
-        assert task.key not in keys, f"two tasks of key {task.key} are out"
-        assert task.not_before is None or task.not_before <= entry.at
-        self.attempts[task.task] += 1
-        assert task.max_attempts is None or self.attempts[task.task] <= task.max_attempts
-        self.out[task.task] = entry.seq, event.worker
-
-
-def may_wait(state: State, task: str) -> bool:
-    """Whether only a person can move this task: its key, or that of what it needs, is shut."""
-    shown = state.task(task)
-    assert shown is not None
-    if shown.status is Status.READY and shown.key is not None:
-        holder = state.holder(shown.key)
-        assert state.policy.keys.on_death == "halt"
-        return holder is not None and holder.status in (Status.DEAD, Status.PARKED)
-    return shown.status is Status.PENDING and any(
-        above.status is not Status.SUCCEEDED and may_wait(state, above.id)
-        for above in map(state.task, shown.after)
-        if above is not None
-    )
-
-
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[World]]:
     """All schedules, run to their end."""
@@ -272,7 +194,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[World]]:
     ran: list[World] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "eventq.handle.time", SimpleNamespace(monotonic=lambda: ran[-1].passed if ran else 0)
+            "eventq.view.time", SimpleNamespace(monotonic=lambda: ran[-1].passed if ran else 0)
         )
         for number in range(SCHEDULES):
             world = a_world(number, path)
@@ -344,7 +266,7 @@ def test_the_same_seed_gives_the_same_schedule(worlds: list[World], tmp_path: Pa
     again = a_world(number, tmp_path)
     clock = SimpleNamespace(monotonic=lambda: again.passed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eventq.handle.time", clock)
+        patch.setattr("eventq.view.time", clock)
         again.run()
     pairs = itertools.zip_longest(again.queue.entries(2), worlds[number].queue.entries(2))
     assert all(one == other for one, other in pairs)

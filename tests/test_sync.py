@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from disk import EIO, Disk, check_chain, digest_of, lines, segments
 
 from eventq import HandleFinished, WorkQueue
 from eventq import handle as handle_module
+from eventq.testing.faults import FaultyDisk
 
 
 @pytest.fixture
@@ -93,6 +95,22 @@ def test_a_new_queue_is_on_disk_with_its_name(tmp_path: Path, disk: Disk) -> Non
     with WorkQueue.open(tmp_path / "above" / "q"):
         assert {("fsync", "log"), ("fsync", "q"), ("fsync", "above")} <= set(disk.did)
         assert disk.did[-1] == ("fdatasync", segment(1))
+
+
+def test_a_new_queue_lasts_with_all_the_folders_above_it(tmp_path: Path) -> None:
+    """Whoever made one of them may have been killed before he synced it. One that we may not look
+    into is not ours, but for the one that the queue stands in."""
+    path = tmp_path / "one" / "two" / "q"
+    disk = FaultyDisk()
+    WorkQueue.open(path, disk=disk).shut()
+    disk.leave(tmp_path, tmp_path / "left")
+    assert segments(tmp_path / "left" / "one" / "two" / "q")
+    last = [call.file for call in disk.calls if call.name == "sync_folder"].index("two") + 1
+    for i, nth in enumerate((last, last + 1)):
+        disk = FaultyDisk()
+        disk.fail("sync_folder", nth, error=errno.EACCES)
+        with pytest.raises(PermissionError) if nth == last else nullcontext():
+            WorkQueue.open(tmp_path / str(i) / "two" / "q", disk=disk).shut()
 
 
 def test_a_full_segment_is_synced_before_the_next(tmp_path: Path, disk: Disk) -> None:
@@ -189,6 +207,47 @@ def test_who_opens_a_log_after_a_failed_sync_does_not_trust_what_it_reads(
         assert file.stat().st_ino == inode
     assert segments(path) == [file]
     check_chain(path)
+
+
+@pytest.mark.parametrize("tail", [b"torn", b""])
+def test_a_sync_that_fails_in_mending_finishes_the_handle(tail: bytes, tmp_path: Path) -> None:
+    """What was cut, or the newline that was added, may not be on disk, and nobody says so again."""
+    path = tmp_path / "q"
+    disk = FaultyDisk()
+    with WorkQueue.open(path, disk=disk) as q:
+        q.enqueue("a")
+        with WorkQueue.open(path, disk=disk) as other:
+            other.enqueue("b")
+        (file,) = segments(path)
+        text = file.read_bytes()
+        file.write_bytes(text + tail if tail else text[:-1])
+        disk.fail("fdatasync")
+        with pytest.raises(OSError, match="Input/output error"):
+            q.enqueue("c")
+        with pytest.raises(HandleFinished, match="a sync failed"):
+            q.enqueue("c")
+    assert (path / "unsynced").exists()
+    with WorkQueue.open(path, disk=disk) as q:
+        q.enqueue("c")
+    check_chain(path)
+
+
+def test_a_mark_that_cannot_be_left_is_left_later(tmp_path: Path) -> None:
+    """A disk that fails may fail at that, too: at the latest it is left when the handle is shut."""
+    for ask in (lambda q: q.shut(), lambda q: q.enqueue("b")):
+        path = tmp_path / str(ask)
+        disk = FaultyDisk()
+        q = WorkQueue.open(path, disk=disk)
+        disk.fail("fdatasync", times=None)
+        disk.fail("open", times=None)
+        with pytest.raises(OSError, match="Input/output error"):
+            q.enqueue("a")
+        disk.heal()
+        assert not (path / "unsynced").exists()
+        with suppress(HandleFinished):
+            ask(q)
+        assert (path / "unsynced").exists()
+        q.shut()
 
 
 def test_nobody_who_waits_for_a_sync_that_fails_hears_yes(

@@ -117,10 +117,12 @@ def test_a_log_is_verified_while_others_write_and_begin_new_files(tmp_path: Path
     thread.start()
     try:
         found = [verify(path) for _ in range(20)]
+        while thread.is_alive() and found[-1].value["entries"] == found[0].value["entries"]:
+            found.append(verify(path))
     finally:
         stop.set()
         thread.join()
-    assert [ran.value["problems"] for ran in found] == [[]] * 20
+    assert [ran.value["problems"] for ran in found] == [[]] * len(found)
     assert found[-1].value["entries"] > found[0].value["entries"]
 
 

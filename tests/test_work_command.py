@@ -19,8 +19,8 @@ from running import check_history, environment, left_of, until
 from eventq import Retry, Status, WorkQueue
 from eventq.aio import AsyncWorker
 from eventq.cli import attempts
+from eventq.cli.orders import GRACE
 from eventq.cli.processes import process, processes
-from eventq.cli.runner import GRACE
 from eventq.core.events import Started
 
 MAIN = """

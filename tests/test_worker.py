@@ -32,7 +32,6 @@ from eventq.worker import (
     Worker,
 )
 from eventq.worker.outcome import ERROR_LIMIT
-from eventq.worker.terms import SLICE
 
 KINDS = pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
 ONCE = Retry(max_attempts=1)
@@ -40,12 +39,10 @@ S = Status
 
 
 @pytest.fixture(autouse=True)
-def _look_often(request, monkeypatch) -> None:
-    """Wait less long between two looks, but where that is what is tested."""
-    if "idle" not in request.node.name:
-        monkeypatch.setattr("eventq.worker.runtime.SLICE", 0.05)
-        monkeypatch.setattr("eventq.worker.keeper.LOOK", 0.05)
-        monkeypatch.setattr("eventq.worker.places.LOOK", 0.05)
+def _look_often(monkeypatch) -> None:
+    """Wait less long between two looks at leases and processes."""
+    monkeypatch.setattr("eventq.worker.keeper.LOOK", 0.05)
+    monkeypatch.setattr("eventq.worker.places.LOOK", 0.05)
 
 
 @pytest.fixture
@@ -569,7 +566,7 @@ def test_slots_work_at_the_same_time_under_their_own_names(q):
 
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 def test_an_idle_worker_neither_spins_nor_misses_work(q, monkeypatch, closed):
-    """A few looks a second, whatever the number of slots; what comes is taken at once."""
+    """It asks once for all its slots, and what comes is taken; recorded, nothing is written."""
     asked = []
     start = WorkQueue.start
     monkeypatch.setattr(
@@ -579,18 +576,31 @@ def test_an_idle_worker_neither_spins_nor_misses_work(q, monkeypatch, closed):
         q.enqueue("a", max_attempts=1)
         drain(q, lambda _: 1 / 0)
         q.close()
+    q.reconfigure(record=True)
+    before = q.state.seq
     asked.clear()
     done = threading.Event()
     with at_work(q, lambda _: done.set(), concurrency=4) as worker:
-        assert not worker._stopping.wait(1.2 * SLICE)
-        assert len(asked) <= (2 * 4 if closed else 3)
-        began = time.monotonic()
+        assert not worker._stopping.wait(0.3)
+        assert len(asked) == 1
+        assert q.state.seq == before + closed  # a closed queue has ended the wait
         if closed:
             q.redrive("a")
         else:
             q.enqueue("a")
         assert done.wait(10)
-        assert time.monotonic() - began < (2 * SLICE if closed else SLICE / 2)
+
+
+@pytest.mark.parametrize("why", ["nothing to do", "closed", "a taken name"])
+def test_a_worker_that_waits_is_stopped_at_once(q, why):
+    """Though nothing happens in the queue that would wake it."""
+    if why == "a taken name":
+        q.enqueue("a")
+        q.start("w/1")
+    if why == "closed":
+        q.close()
+    with at_work(q, errands.where, name="w"):
+        until(lambda: q._watches)
 
 
 def test_draining_waits_for_what_comes_by_itself(q):

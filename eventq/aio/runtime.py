@@ -24,7 +24,7 @@ from eventq.core.record import Lease
 from eventq.worker.context import Context
 from eventq.worker.keeper import Keeper
 from eventq.worker.outcome import Done, HandedBack, Outcome, failure, settle
-from eventq.worker.terms import SLICE, YEAR, Terms, drained
+from eventq.worker.terms import YEAR, Terms, drained, lively, over_with
 from eventq.worker.witness import Witness
 from eventq.workqueue import WorkQueue
 
@@ -95,6 +95,8 @@ class AsyncWorker:
         """Whether nothing more is begun."""
         self._idle: set[asyncio.Task[None]] = set()
         """The slots that wait for a task."""
+        self._turn = asyncio.Lock()
+        """Held to wait for a closed queue: one slot waits for all."""
         self._working: set[_Work] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._error: BaseException | None = None
@@ -128,10 +130,14 @@ class AsyncWorker:
             self._keeper = Keeper(self._q.queue, self._lease_for, self._broken_elsewhere)
             self._left_alone = self._loop.create_future()
             slots = [asyncio.create_task(self._slot(slot)) for slot in self.terms.slots]
+            draining = asyncio.create_task(self._drain()) if self.terms.drain else None
             self._keeper.start()
             try:
                 await self._until_over(slots)
             finally:
+                if draining is not None:
+                    draining.cancel()
+                    await asyncio.wait({draining})
                 if any(not slot.done() for slot in slots):
                     self._asked += 1
                     self.stop()
@@ -156,12 +162,8 @@ class AsyncWorker:
     async def _until_over(self, slots: list[asyncio.Task[None]]) -> None:
         left = set(slots)
         while left:
-            most = SLICE if self.terms.drain and not self._closing else None
-            ended, left = await asyncio.wait(
-                left, timeout=most, return_when=asyncio.FIRST_COMPLETED
-            )
+            ended, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
             self._look_at(ended)
-            await self._look_whether_drained()
 
     def _look_at(self, ended: Iterable[asyncio.Task[None]]) -> None:
         """Whether these slots have ended for a reason."""
@@ -169,8 +171,10 @@ class AsyncWorker:
             if not slot.cancelled() and (error := slot.exception()) is not None:
                 self._broken(error)
 
-    async def _look_whether_drained(self) -> None:
-        if self.terms.drain and not self._closing and drained(await self._q.state()):
+    async def _drain(self) -> None:
+        """Begin nothing more once nothing is left; what the queue says instead, the slots say."""
+        with contextlib.suppress(Exception):
+            await self._q.wait(lambda state, _: drained(state))
             self._begin_nothing()
 
     def _broken(self, error: BaseException) -> None:
@@ -223,8 +227,6 @@ class AsyncWorker:
                 go_on=not self._closing,
             )
             lease = await self._q.call(tell, self._q.release_unused)
-            if lease is None:
-                await self._look_whether_drained()
 
     async def _next(self, worker: str) -> Lease | None:
         """The next task for this worker; None when it has to ask again."""
@@ -234,10 +236,11 @@ class AsyncWorker:
         try:
             lease = await self._q.start(worker, lease_for=self._lease_for, wait=YEAR)
             if lease is None:  # a closed queue says so at once: ask it no more often for that
-                await asyncio.sleep(SLICE)
+                async with self._turn:
+                    await self._q.wait(lively)
         except WorkerBusy as busy:
             self.terms.witness.busy(worker, busy.task, busy.lease)
-            await asyncio.sleep(SLICE)
+            await self._q.wait(over_with(busy.lease))
             return None
         finally:
             self._idle.discard(here)

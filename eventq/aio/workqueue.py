@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import math
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -22,7 +24,7 @@ from eventq.core.events import Entry
 from eventq.core.policy import Policy, seconds
 from eventq.core.record import Lease
 from eventq.core.state import State
-from eventq.worker.terms import SLICE, YEAR
+from eventq.worker.terms import YEAR
 from eventq.workqueue import WorkQueue
 
 __all__ = ["AsyncWorkQueue"]
@@ -32,6 +34,9 @@ T = TypeVar("T")
 
 THREADS = 32
 """How many calls of one queue go on at the same time; they share their syncs."""
+
+WAITS = 10_000
+"""How many waits may go on at the same time. Those of `start` take turns: one waits for all."""
 
 BATCH = 1000
 """How many entries are read at a time."""
@@ -77,20 +82,27 @@ class AsyncWorkQueue:
     async def __aenter__(self) -> Self:
         given = self._given
         self._threads = ThreadPoolExecutor(THREADS, "eventq")
+        self._waits = ThreadPoolExecutor(WAITS, "eventq waits")
+        self._leaving = threading.Event()
         try:
             self._queue = (
                 given if isinstance(given, WorkQueue) else await self.call(given, WorkQueue.shut)
             )
         except BaseException:
             self._threads.shutdown(wait=False)
+            self._waits.shutdown(wait=False)
             raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Wait for what is still being asked, then let go of the files."""
+        """Wait for what is still being asked, then let go of the files. Who waits for something
+        to happen gets a RuntimeError."""
         await asyncio.to_thread(self._shut)
 
     def _shut(self) -> None:
+        self._leaving.set()
+        self.queue.wake()
+        self._waits.shutdown()
         self._threads.shutdown()
         if self.queue is not self._given:
             self.queue.shut()
@@ -107,9 +119,14 @@ class AsyncWorkQueue:
         """The directory of the queue; None in memory."""
         return self.queue.path
 
-    async def call(self, call: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+    async def call(
+        self,
+        call: Callable[[], T],
+        undo: Callable[[T], object] | None = None,
+        threads: ThreadPoolExecutor | None = None,
+    ) -> T:
         """Call this in a thread. If the caller is cancelled meanwhile, its answer is undone."""
-        future = self._threads.submit(call)
+        future = (threads or self._threads).submit(call)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -132,28 +149,62 @@ class AsyncWorkQueue:
     ) -> Lease | None:
         """Hand out the first task in the line, as `WorkQueue.start` does."""
         ask = functools.partial(self.queue.start, worker, lease_for=lease_for, by=by)
-        lease = await self.call(ask, self.release_unused)
-        if lease is None and wait is not None:
-            return await self._wait(ask, seconds(wait).total_seconds())
-        return lease
-
-    async def _wait(self, ask: Callable[..., Lease | None], most: float) -> Lease | None:
+        if wait is None:
+            return await self.call(ask, self.release_unused)
+        most = seconds(wait).total_seconds()
         until = time.monotonic() + most
+        once = functools.partial(ask, wait=0, unless=lambda: True)
+        if (lease := await self.call(once, self.release_unused)) is not None:
+            return lease
         try:
             async with asyncio.timeout(most):
                 await self._turn.acquire()
         except TimeoutError:
-            return None
+            return await self.call(ask, self.release_unused)
         try:
-            while (left := until - time.monotonic()) > 0:
-                part = min(left, SLICE)
-                began = time.monotonic()
-                lease = await self.call(functools.partial(ask, wait=part), self.release_unused)
-                if lease is not None or time.monotonic() < began + part:  # nothing can come
-                    return lease
-            return None
+            left = max(0.0, until - time.monotonic())
+            return await self._wait(
+                lambda unless: ask(wait=left, unless=unless), self.release_unused
+            )
         finally:
             self._turn.release()
+
+    async def wait(
+        self, wanted: Callable[[State, datetime], object], seconds: float = math.inf
+    ) -> bool:
+        """Wait until this is true, as `WorkQueue.wait` does. It is called in a thread."""
+
+        def call(unless: Callable[[], bool]) -> bool:
+            came = self.queue.wait(lambda state, now: unless() or wanted(state, now), seconds)
+            return came and not unless()
+
+        return await self._wait(call)
+
+    async def _wait(
+        self,
+        call: Callable[[Callable[[], bool]], T],
+        undo: Callable[[T], object] | None = None,
+    ) -> T:
+        """Call this, which waits unless it is told to end, as it is when nobody wants it any more.
+        It has a thread to itself, so that it holds up no other call."""
+        over = threading.Event()
+
+        def unless() -> bool:
+            return over.is_set() or self._leaving.is_set()
+
+        try:
+            answer = await self.call(functools.partial(call, unless), undo, self._waits)
+        except asyncio.CancelledError:
+            over.set()
+            self.queue.wake()
+            raise
+        if not answer and self._leaving.is_set():
+            raise RuntimeError("this queue is open no more: its `async with` was left meanwhile")
+        return answer
+
+    def wake(self) -> None:
+        """Let whoever waits look again, as `WorkQueue.wake` does."""
+        self.queue.wake()
 
     async def complete_and_start(
         self,

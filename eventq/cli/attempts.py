@@ -15,11 +15,10 @@ from pathlib import Path
 from attrs import define
 
 from eventq.cli.flow import Spec, spec_of
-from eventq.cli.inert import inert, storable
 from eventq.cli.launcher import Ended, Launcher, LauncherGone
+from eventq.cli.leftovers import end_leftovers
+from eventq.cli.orders import GRACE, order, result_of, went_wrong
 from eventq.cli.records import end_left_behind, record_file
-from eventq.cli.runlock import end_leftovers, output_of
-from eventq.cli.runner import GRACE
 from eventq.core.record import Lease
 from eventq.worker import Context, Permanent, TaskFailed
 
@@ -55,22 +54,12 @@ class _Crew:
         """Whether nobody waits for anything that it has started."""
         return not self.waiting and (self._ending is None or self._ending.done())
 
-    def start(self, lease: Lease, spec: Spec, folder: Path) -> asyncio.Future[Ended | None]:
+    def start(self, lease: Lease, spec: Spec) -> asyncio.Future[Ended | None]:
         """Start a command; its end is to be waited for."""
         self.started += 1
         ended = self.waiting[lease.id] = self._loop.create_future()
-        work = folder / "work"
-        env = {
-            **spec.env,
-            "EVENTQ_TASK": lease.task,
-            "EVENTQ_ATTEMPT": str(lease.attempt),
-            "EVENTQ_LEASE": str(lease.id),
-            "EVENTQ_QUEUE": str(folder),
-            "EVENTQ_WORK": str(work),
-        }
-        cwd = spec.cwd or str(work)
         with contextlib.suppress(LauncherGone):  # which _read sees as well, and says so
-            self._launcher.start(lease.id, spec.argv, cwd, env, output_of(folder, lease.id))
+            order(self._launcher, lease, spec, self._folder)
         return ended
 
     def signal(self, lease: int, number: int) -> None:
@@ -139,7 +128,7 @@ class Attempts:
             raise Permanent(f"cannot start: {error}") from None
         await self._end_earlier(lease.task)
         crew = await self._relieved()
-        attempt = _Attempt(lease.id, crew, crew.start(lease, spec, self._folder))
+        attempt = _Attempt(lease.id, crew, crew.start(lease, spec))
         self._running[lease.task] = attempt
         try:
             await asyncio.wait({attempt.ended}, timeout=spec.timeout)
@@ -151,7 +140,7 @@ class Attempts:
         if not in_time:
             raise TaskFailed(f"timed out after {spec.timeout:g} s")
         self._judge(attempt.ended.result())
-        return {"output": f"output/{lease.id}.log"}
+        return result_of(lease.id)
 
     async def _end_earlier(self, task: str) -> None:
         """An earlier attempt at the same task may still run: here, if its lease was lost just now,
@@ -176,10 +165,8 @@ class Attempts:
         """Raise TaskFailed unless the command has succeeded."""
         if ended is None:
             raise TaskFailed("ended, since the process that had started it has died")
-        if ended.cannot is not None:
-            raise TaskFailed(f"cannot start {inert(ended.cannot)}")
-        if ended.code != 0:
-            raise TaskFailed(_error(ended, output_of(self._folder, ended.lease)))
+        if (error := went_wrong(ended, self._folder)) is not None:
+            raise TaskFailed(error)
 
 
 async def _stop(attempt: _Attempt) -> None:
@@ -192,21 +179,3 @@ async def _stop(attempt: _Attempt) -> None:
         attempt.crew.signal(attempt.lease, signal.SIGKILL)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({attempt.ended})
-
-
-def _error(ended: Ended, output: Path) -> str:
-    """What a failed command said, in one line."""
-    if ended.code > 0:
-        what = f"exit status {ended.code}"
-    else:
-        try:
-            what = f"killed by {signal.Signals(-ended.code).name}"
-        except ValueError:
-            what = f"killed by signal {-ended.code}"
-    try:
-        with output.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 4096))
-            last = storable(file.read())
-    except OSError:
-        last = ""
-    return f"{what}: {last}" if last else what

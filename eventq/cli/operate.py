@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -49,6 +50,41 @@ def open_queue(queue: Path, by: str | None) -> WorkQueue:
     return WorkQueue.open(queue, by=operator() if by is None else by)
 
 
+def reject() -> NoReturn:
+    """End the command: something was refused, and told."""
+    click.get_current_context().exit(Exit.REFUSED)
+
+
+# On tasks.
+
+
+def _on_tasks(
+    verb: str, done: str, among: Iterable[Status], tells: str, more: str, *lines: str
+) -> click.Command:
+    """The command that asks this of each task that is named; `done` is its participle."""
+
+    @click.command(
+        verb,
+        help=f"{tells}\n\n{more} Exits 3 if any was refused; the others are {done} all the same."
+        f"\n\n--json: for each task {done} a line with task and its new status; for each one "
+        "refused an error on stderr.",
+        epilog=examples(*lines),
+    )
+    @task_argument("tasks", many=True, among=among)
+    @why_option
+    @by_option
+    @queue_option
+    @json_option
+    def command(
+        tasks: tuple[str, ...], why: str, by: str | None, queue: Path, as_json: bool
+    ) -> None:
+        with open_queue(queue, by) as q:
+            ask: Callable[..., Task] = getattr(q, verb)
+            _each(q, verb, partial(ask, why=why), tasks, as_json)
+
+    return command
+
+
 def _each(
     q: WorkQueue, asked: str, do: Callable[[str], Task], tasks: tuple[str, ...], as_json: bool
 ) -> None:
@@ -74,158 +110,103 @@ def _each(
         reject()
 
 
-def reject() -> NoReturn:
-    """End the command: something was refused, and told."""
-    click.get_current_context().exit(Exit.REFUSED)
-
-
-@click.command(
-    epilog=examples(
-        'eventq resolve fetch --queue nightly --why "copied by hand"',
-    )
+resolve = _on_tasks(
+    "resolve",
+    "resolved",
+    (S.DEAD, S.PARKED, S.CANCELLED),
+    "Say that a person did DEAD, PARKED or CANCELLED tasks by hand.",
+    "They have succeeded then, without a result, and what needs them goes on.",
+    'eventq resolve fetch --queue nightly --why "copied by hand"',
 )
-@task_argument("tasks", many=True, among=(S.DEAD, S.PARKED, S.CANCELLED))
-@why_option
-@by_option
-@queue_option
-@json_option
-def resolve(tasks: tuple[str, ...], why: str, by: str | None, queue: Path, as_json: bool) -> None:
-    """Say that a person did DEAD, PARKED or CANCELLED tasks by hand.
 
-    They have succeeded then, without a result, and what needs them goes on. Exits 3 if any was
-    refused; the others are resolved all the same.
-
-    --json: for each task resolved a line with task and its new status; for each one refused an
-    error on stderr.
-    """
-    with open_queue(queue, by) as q:
-        _each(q, "resolve", lambda name: q.resolve(name, why=why), tasks, as_json)
-
-
-@click.command(
-    epilog=examples(
-        'eventq cancel parse --queue nightly --why "not needed any more"',
-        'eventq cancel report fetch --queue nightly --why "not needed" --by alice',
-    )
+cancel = _on_tasks(
+    "cancel",
+    "cancelled",
+    UNFINISHED,
+    "Take unfinished tasks out of the work.",
+    "What needs them is blocked. A running one is taken too: `run` and `work` stop its command, "
+    "and what its worker says of it is refused.",
+    'eventq cancel parse --queue nightly --why "not needed any more"',
+    'eventq cancel report fetch --queue nightly --why "not needed" --by alice',
 )
-@task_argument("tasks", many=True, among=UNFINISHED)
-@why_option
-@by_option
-@queue_option
-@json_option
-def cancel(tasks: tuple[str, ...], why: str, by: str | None, queue: Path, as_json: bool) -> None:
-    """Take unfinished tasks out of the work.
 
-    What needs them is blocked. A running one is taken too: its worker is told when it comes back,
-    and its work is not recorded. Exits 3 if any was refused; the others are cancelled all the same.
-
-    --json: for each task cancelled a line with task and its new status; for each one refused an
-    error on stderr.
-    """
-    with open_queue(queue, by) as q:
-        _each(q, "cancel", lambda name: q.cancel(name, why=why), tasks, as_json)
-
-
-@click.command(
-    epilog=examples(
-        'eventq cancel parse --queue nightly --why "not needed any more"',
-        'eventq restore parse --queue nightly --why "needed after all"',
-    )
+restore = _on_tasks(
+    "restore",
+    "restored",
+    (S.CANCELLED,),
+    "Bring CANCELLED tasks back, with fresh attempts.",
+    "They wait for what they need, as if they were new.",
+    'eventq cancel parse --queue nightly --why "not needed any more"',
+    'eventq restore parse --queue nightly --why "needed after all"',
 )
-@task_argument("tasks", many=True, among=(S.CANCELLED,))
-@why_option
-@by_option
-@queue_option
-@json_option
-def restore(tasks: tuple[str, ...], why: str, by: str | None, queue: Path, as_json: bool) -> None:
-    """Bring CANCELLED tasks back, with fresh attempts.
-
-    Exits 3 if any was refused; the others are restored all the same.
-
-    --json: for each task restored a line with task and its new status; for each one refused an
-    error on stderr.
-    """
-    with open_queue(queue, by) as q:
-        _each(q, "restore", lambda name: q.restore(name, why=why), tasks, as_json)
 
 
-def _switch(q: WorkQueue, part: str, do: Callable[[], None], word: str, as_json: bool) -> None:
-    """Close or pause, or the way back, and say whether it was so already."""
-    before = getattr(q.state, part)
-    do()
-    after = getattr(q.state, part)
-    changed = before != after
-    if as_json:
-        emit({part: after, "changed": changed})
-    else:
-        already = "" if changed else " already"
-        Screen().line(f"the queue {'is' if changed else 'was'} {word}{already}")
+# On the whole queue.
 
 
-@click.command(epilog=examples('eventq close --queue nightly --why "we move to another machine"'))
-@why_option
-@by_option
-@queue_option
-@json_option
-def close(why: str, by: str | None, queue: Path, as_json: bool) -> None:
-    """Admit no new tasks; what was admitted drains. Closing twice is harmless.
+def _switch(verb: str, part: str, value: str, words: str, tells: str, *lines: str) -> click.Command:
+    """The command that lets this part of the state be so, and says whether it was so already."""
 
-    --json: one object with admission ("closed") and changed.
-    """
-    with open_queue(queue, by) as q:
-        _switch(q, "admission", lambda: q.close(why=why), "closed to new tasks", as_json)
-
-
-@click.command(
-    epilog=examples(
-        'eventq close --queue nightly --why "we move to another machine"',
-        'eventq reopen --queue nightly --why "we have moved"',
+    @click.command(
+        verb,
+        help=f'{tells}\n\n--json: one object with {part} ("{value}") and changed.',
+        epilog=examples(*lines),
     )
+    @why_option
+    @by_option
+    @queue_option
+    @json_option
+    def command(why: str, by: str | None, queue: Path, as_json: bool) -> None:
+        with open_queue(queue, by) as q:
+            before = getattr(q.state, part)
+            getattr(q, verb)(why=why)
+            after = getattr(q.state, part)
+        changed = before != after
+        if as_json:
+            emit({part: after, "changed": changed})
+        else:
+            Screen().line(f"the queue is {words}" if changed else f"the queue was {words} already")
+
+    return command
+
+
+close = _switch(
+    "close",
+    "admission",
+    "closed",
+    "closed to new tasks",
+    "Admit no new tasks; what was admitted drains. Closing twice is harmless.",
+    'eventq close --queue nightly --why "we move to another machine"',
 )
-@why_option
-@by_option
-@queue_option
-@json_option
-def reopen(why: str, by: str | None, queue: Path, as_json: bool) -> None:
-    """Admit new tasks again. Reopening twice is harmless.
 
-    --json: one object with admission ("open") and changed.
-    """
-    with open_queue(queue, by) as q:
-        _switch(q, "admission", lambda: q.reopen(why=why), "open to new tasks", as_json)
-
-
-@click.command(epilog=examples('eventq pause --queue nightly --why "the server is down"'))
-@why_option
-@by_option
-@queue_option
-@json_option
-def pause(why: str, by: str | None, queue: Path, as_json: bool) -> None:
-    """Hand nothing out; what is due goes on, and what runs may end. Pausing twice is harmless.
-
-    --json: one object with dispatch ("paused") and changed.
-    """
-    with open_queue(queue, by) as q:
-        _switch(q, "dispatch", lambda: q.pause(why=why), "paused: it hands nothing out", as_json)
-
-
-@click.command(
-    epilog=examples(
-        'eventq pause --queue nightly --why "the server is down"',
-        'eventq resume --queue nightly --why "the server is back"',
-    )
+reopen = _switch(
+    "reopen",
+    "admission",
+    "open",
+    "open to new tasks",
+    "Admit new tasks again. Reopening twice is harmless.",
+    'eventq close --queue nightly --why "we move to another machine"',
+    'eventq reopen --queue nightly --why "we have moved"',
 )
-@why_option
-@by_option
-@queue_option
-@json_option
-def resume(why: str, by: str | None, queue: Path, as_json: bool) -> None:
-    """Hand out again. Resuming twice is harmless.
 
-    --json: one object with dispatch ("running") and changed.
-    """
-    with open_queue(queue, by) as q:
-        _switch(q, "dispatch", lambda: q.resume(why=why), "running: it hands out", as_json)
+pause = _switch(
+    "pause",
+    "dispatch",
+    "paused",
+    "paused: it hands nothing out",
+    "Hand nothing out; what is due goes on, and what runs may end. Pausing twice is harmless.",
+    'eventq pause --queue nightly --why "the server is down"',
+)
+
+resume = _switch(
+    "resume",
+    "dispatch",
+    "running",
+    "running: it hands out",
+    "Hand out again. Resuming twice is harmless.",
+    'eventq pause --queue nightly --why "the server is down"',
+    'eventq resume --queue nightly --why "the server is back"',
+)
 
 
 @click.command(

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any
 
 from eventq.cli.live import JsonView, Out, PlainView
+from eventq.cli.orders import result_of
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
 from eventq.core.state import State
@@ -38,7 +39,7 @@ class Progress(Witness):
 
     def succeeded(self, lease: Lease) -> None:
         seconds = time.monotonic() - self._since[lease.id]
-        self._tell("succeeded", lease, seconds=round(seconds, 3), output=_output(lease))
+        self._tell("succeeded", lease, seconds=round(seconds, 3), **result_of(lease.id))
 
     def failed(self, lease: Lease, failure: Failure, task: Task) -> None:
         dead = task.status in (Status.DEAD, Status.PARKED)
@@ -48,7 +49,7 @@ class Progress(Witness):
             attempt=lease.attempt,
             of=task.max_attempts,
             error=failure.error,
-            output=_output(lease),
+            **result_of(lease.id),
         )
 
     def handed_back(self, lease: Lease) -> None:
@@ -94,10 +95,6 @@ class Progress(Witness):
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {what.lower()}" for what, number in counts.items()) or "nothing"
-
-
-def _output(lease: Lease) -> str:
-    return f"output/{lease.id}.log"
 
 
 def progress_for(grace: float, *, as_json: bool) -> Progress:

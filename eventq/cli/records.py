@@ -1,24 +1,21 @@
 """run/: which processes the workers of a queue have started, and the end of what dead ones left.
 
 Several `eventq work` share a queue, so each launcher of each has a file of its own there, locked
-while the worker or its launcher lives, and removed when the worker ends. It is written as run.lock
-is (see runlock.py): a header, then the process of each command. A file that nobody holds is that
-of a worker that was killed together with its launcher: its commands may still run.
+while the worker or its launcher lives, and removed when the worker ends. It is written as
+leftovers.py says. A file that nobody holds is that of a worker that was killed together with its
+launcher: its commands may still run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from eventq.cli.processes import PATIENCE, process
-from eventq.cli.runlock import end_leftovers
+from eventq.cli.leftovers import end_leftovers, sign, take
 
 __all__ = ["end_left_behind", "record_file"]
 
@@ -30,13 +27,11 @@ def record_file(queue: Path) -> Iterator[int]:
     folder.mkdir(mode=0o700, exist_ok=True)
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     new = folder / f".{name}"
-    me = process(os.getpid())
-    header = {"worker": os.getpid(), "start": me.start if me else 0, "boot": _boot()}
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
     lock = os.open(new, flags, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        os.write(lock, json.dumps(header).encode() + b"\n")
+        sign(lock, "worker")
         file = new.rename(folder / f"{name}.lock")  # only now, when it is held, others see it
         yield lock
         file.unlink(missing_ok=True)
@@ -52,33 +47,8 @@ def end_left_behind(queue: Path) -> None:
         except FileNotFoundError:
             continue
         try:
-            if _taken(lock):
+            if take(lock, "worker"):
                 end_leftovers(lock, queue)
                 file.unlink(missing_ok=True)
         finally:
             os.close(lock)
-
-
-def _taken(lock: int) -> bool:
-    """Take the lock, unless its worker lives. While only its launcher does, which is ending what
-    runs, that is waited for."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            header = json.loads(os.pread(lock, 4096, 0).partition(b"\n")[0] or b"{}")
-            found = process(header.get("worker", 0))
-            alive = found is not None and found.start == header["start"] and found.runs
-            if alive or time.monotonic() > until:
-                return False
-            time.sleep(0.02)
-        else:
-            return True
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

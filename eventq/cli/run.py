@@ -31,8 +31,9 @@ def _run(flow: Flow, queue: Path, workers: int, as_json: bool) -> int:
     # Imported here, since the other commands start faster without them.
     from eventq.cli.admission import admit
     from eventq.cli.launcher import Launcher, LauncherGone
+    from eventq.cli.leftovers import end_leftovers
     from eventq.cli.live import view_for
-    from eventq.cli.runlock import end_leftovers, run_lock
+    from eventq.cli.runlock import run_lock
     from eventq.cli.runner import Runner, Signals, release_left
     from eventq.cli.summary import Report, outputs_of, results_of, show
 

@@ -24,9 +24,8 @@ from attrs import define
 
 from eventq import StaleLease, WorkQueue
 from eventq.cli.flow import Spec, spec_of
-from eventq.cli.inert import inert, storable
 from eventq.cli.launcher import Ended, Launcher
-from eventq.cli.runlock import output_of
+from eventq.cli.orders import GRACE, order, result_of, went_wrong
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
 from eventq.core.state import State
@@ -34,9 +33,6 @@ from eventq.core.state import State
 __all__ = ["Child", "Runner", "Signals", "View", "release_left"]
 
 S = Status
-
-GRACE = 2.0
-"""Seconds between the polite signal (TERM) and the other one (KILL)."""
 
 POLL = 0.5
 """Seconds after which what others have done to the queue is noticed."""
@@ -156,7 +152,6 @@ class Runner:
     ) -> None:
         self.q = q
         self.folder = folder
-        self.work = folder / "work"
         self.launcher = launcher
         self.signals = signals
         self.view = view
@@ -218,17 +213,7 @@ class Runner:
         lease = child.lease
         child.waits_for = None
         child.began = time.monotonic()
-        env = {
-            **child.spec.env,
-            "EVENTQ_TASK": lease.task,
-            "EVENTQ_ATTEMPT": str(lease.attempt),
-            "EVENTQ_LEASE": str(lease.id),
-            "EVENTQ_QUEUE": str(self.folder),
-            "EVENTQ_WORK": str(self.work),
-        }
-        cwd = child.spec.cwd or str(self.work)
-        output = output_of(self.folder, lease.id)
-        self.launcher.start(lease.id, child.spec.argv, cwd, env, output)
+        order(self.launcher, lease, child.spec, self.folder)
         self.view.tell(
             "started", lease.task, lease=lease.id, attempt=lease.attempt, worker=lease.worker
         )
@@ -297,10 +282,8 @@ class Runner:
                 self._released(child.lease)
             elif child.stopped is not None and child.stopped.startswith("timed out"):
                 self._failed(child.lease, child.stopped)
-            elif ended.cannot is not None:
-                self._failed(child.lease, f"cannot start {inert(ended.cannot)}")
-            elif ended.code != 0:
-                self._failed(child.lease, self._error(ended))
+            elif (error := went_wrong(ended, self.folder)) is not None:
+                self._failed(child.lease, error)
             else:
                 next_lease = self._completed(child)
         except StaleLease:
@@ -313,7 +296,7 @@ class Runner:
         self._start(next_lease, child.slot)
 
     def _completed(self, child: Child) -> Lease | None:
-        result = {"output": f"output/{child.lease.id}.log"}
+        result = result_of(child.lease.id)
         seconds = time.monotonic() - child.began
         if self.signals.asked:
             lease = None
@@ -331,7 +314,7 @@ class Runner:
             "attempt": lease.attempt,
             "of": task.max_attempts,
             "error": error,
-            "output": f"output/{lease.id}.log",
+            **result_of(lease.id),
         }
         if task.status in (S.DEAD, S.PARKED):
             self.view.tell(task.status.lower(), lease.task, **facts)
@@ -345,23 +328,6 @@ class Runner:
             self.view.tell("dropped", lease.task, lease=lease.id)
         else:
             self.view.tell("released", lease.task, lease=lease.id)
-
-    def _error(self, ended: Ended) -> str:
-        """What a failed command said, in one line."""
-        if ended.code > 0:
-            what = f"exit status {ended.code}"
-        else:
-            try:
-                what = f"killed by {signal.Signals(-ended.code).name}"
-            except ValueError:
-                what = f"killed by signal {-ended.code}"
-        try:
-            with output_of(self.folder, ended.lease).open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - 4096))
-                last = storable(file.read())
-        except OSError:
-            last = ""
-        return f"{what}: {last}" if last else what
 
     def _stop(self) -> None:
         """Stop everything that runs and hand it back. A second signal takes the grace away."""

@@ -16,6 +16,7 @@ from eventq.cli.flow import Flow
 from eventq.cli.inert import inert
 from eventq.cli.live import JsonView, Out, PlainView, console_of
 from eventq.cli.options import typed
+from eventq.cli.orders import result_of
 from eventq.cli.standing import Standing
 from eventq.core.events import Started
 from eventq.core.lifecycle import Status
@@ -63,7 +64,7 @@ def outputs_of(
             for event in entry.events:
                 if isinstance(event, Started) and event.task in names:
                     leases[event.task] = entry.seq
-    found = {name: f"output/{leases[name]}.log" for name in names if name in leases}
+    found = {name: result_of(leases[name])["output"] for name in names if name in leases}
     return {name: output for name, output in found.items() if _says_something(q, output)}
 
 

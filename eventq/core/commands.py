@@ -104,6 +104,9 @@ class _Given:
     def __repr__(self) -> str:
         return "the queue's own"
 
+    def __reduce__(self) -> str:
+        return "OF_THE_QUEUE"  # there is but one, in every process
+
 
 OF_THE_QUEUE: Any = _Given()
 

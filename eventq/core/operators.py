@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from attrs import field, frozen
 
@@ -46,16 +46,22 @@ def _of(kind: type) -> Any:
 
 
 @frozen
-class Redrive(Command):
-    """Give a DEAD or PARKED task fresh attempts."""
+class _OnTask(Command):
+    """What is asked of one task, whose own event comes first."""
 
-    do = "redrive"
     operator = True
     task: str = field(validator=named("a task's id"))
 
     @classmethod
-    def again(cls, entry: Entry) -> Redrive:
+    def again(cls, entry: Entry) -> Self:
         return cls(first_task(entry))
+
+
+@frozen
+class Redrive(_OnTask):
+    """Give a DEAD or PARKED task fresh attempts."""
+
+    do = "redrive"
 
 
 @frozen
@@ -90,29 +96,17 @@ class Cancel(Command):
 
 
 @frozen
-class Restore(Command):
+class Restore(_OnTask):
     """Bring a CANCELLED task back, with fresh attempts."""
 
     do = "restore"
-    operator = True
-    task: str = field(validator=named("a task's id"))
-
-    @classmethod
-    def again(cls, entry: Entry) -> Restore:
-        return cls(first_task(entry))
 
 
 @frozen
-class Resolve(Command):
+class Resolve(_OnTask):
     """A person did a DEAD, PARKED or CANCELLED task by hand."""
 
     do = "resolve"
-    operator = True
-    task: str = field(validator=named("a task's id"))
-
-    @classmethod
-    def again(cls, entry: Entry) -> Resolve:
-        return cls(first_task(entry))
 
 
 @frozen

@@ -15,46 +15,42 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import gc
 import io
-import itertools
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal, get_args
 
-from eventq.core.errors import ImpossibleEvent
+from eventq.core.errors import BadValue
 from eventq.core.events import Entry
-from eventq.core.evolve import Folded, replay
+from eventq.core.evolve import Folded
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
-from eventq.storage.codec import decode, encode
+from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import (
-    HandleFinished,
-    LogDamaged,
-    LogNewer,
-    NotAQueue,
-    ReadOnly,
-    repair_words,
-)
+from eventq.storage.errors import HandleFinished, LogDamaged, LogNewer, NotAQueue, ReadOnly
+from eventq.storage.folders import make_folders, sync_names
+from eventq.storage.later import BYTES, Later
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import SIZE_LIMIT, Door
-from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.replaying import entries_since, fold, state_after
+from eventq.storage.segments import Cursor, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
-__all__ = ["SEGMENT_BYTES", "Log"]
+__all__ = ["SEGMENT_BYTES", "Durability", "Log"]
+
+Durability = Literal["power", "process"]
+"""What an answer survives: a power cut, since it is synced before; or the end of the process
+alone, since it is written before, and synced soon after."""
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
 
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
-
-OWN = {"log", "snapshots", "lock", "torn", "unsynced", "run.lock", "run", "output", "work"}
-"""What may stand in the directory of a queue before its log does."""
 
 
 class Log:
@@ -67,8 +63,11 @@ class Log:
         read_only: bool = False,
         segment_bytes: int = SEGMENT_BYTES,
         size_limit: int = SIZE_LIMIT,
+        durability: Durability = "power",
         disk: Disk = DISK,
     ) -> None:
+        if durability not in get_args(Durability):
+            raise BadValue(f"durability must be 'power' or 'process', not {durability!r}")
         self.path = path
         self.read_only = read_only
         self._segment_bytes = segment_bytes
@@ -80,6 +79,10 @@ class Log:
         self._finished: str | None = None
         self._pid = os.getpid()
         self._synced = 0
+        self._unsynced = 0
+        """About how many bytes were written here since the last sync."""
+        self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
+        self._unmarked = False
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
         self.damage: LogDamaged | LogNewer | None = None
@@ -92,30 +95,11 @@ class Log:
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
-            self._make_folders()
+            make_folders(disk, path)
             self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         self._cursor = Cursor(self._folder)
-
-    def _make_folders(self) -> None:
-        if self.path.is_dir() and not self._folder.is_dir():
-            strange = sorted({file.name for file in self.path.iterdir()} - OWN)
-            if strange:
-                raise NotAQueue(
-                    self.path,
-                    f"it has no folder `log`, but holds {strange[0]!r}; "
-                    "name a new or empty directory to begin a queue there",
-                )
-        for folder in reversed([folder for folder in self.path.parents if not folder.exists()]):
-            with suppress(FileExistsError):
-                self._disk.mkdir(folder, 0o777)
-        for folder in (self.path, self._folder, self.path / "snapshots"):
-            try:
-                self._disk.mkdir(folder)
-            except FileExistsError:
-                if not folder.is_dir():
-                    raise NotAQueue(self.path, f"{folder} is not a directory") from None
 
     # The lock.
 
@@ -142,6 +126,7 @@ class Log:
     def check_alive(self) -> None:
         """Raise HandleFinished where this handle answers nothing more."""
         if self._finished is not None:
+            self._leave_mark()
             raise HandleFinished(
                 f"this handle of {self.path} answers nothing more: {self._finished}"
             )
@@ -160,7 +145,7 @@ class Log:
         if not self._cursor.file.exists():
             return begin
         try:
-            state = self._fold(begin, self._cursor.forward())
+            state = fold(self.path, begin, self._cursor.forward())
         except (LogDamaged, LogNewer) as error:
             if not self.read_only or error.seq == 1:
                 raise
@@ -171,39 +156,11 @@ class Log:
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""
-        begin, cursor = where_to_begin(self.path, seq)
-        return self._fold(begin, itertools.islice(cursor.forward(), seq - begin.seq))
-
-    def _fold(self, begin: State, entries: Iterator[Folded]) -> State:
-        """Replay with the collector of cycles off: a fold makes none, and much that is kept."""
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return replay(begin, entries)
-        except ImpossibleEvent as error:
-            told = error.told(self._story(error.task, error.seq))
-            told.add_note(f"to go on with what stands before it: `{repair_words(self.path)}`")
-            raise told from None
-        finally:
-            if collecting:
-                gc.enable()
-
-    def _story(self, task: str | None, seq: int) -> list[str]:
-        """All that the log says of a task before this entry, oldest first."""
-        return [
-            f"entry {entry.seq}: {event}"
-            for entry in itertools.takewhile(lambda entry: entry.seq < seq, self.entries(1))
-            for event in entry.events
-            if getattr(event, "task", None) == task
-        ]
+        return state_after(self.path, seq)
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""
-        segments = [first for first in find_segments(self._folder) if first <= since]
-        cursor = Cursor(self._folder, segments[-1] if segments else 1)
-        for entry in cursor.forward(decode):
-            if entry.seq >= since:
-                yield entry
+        return entries_since(self.path, since)
 
     def behind(self, *, locked: bool = False) -> bool:
         """Whether there is, or may be, something that this handle has not read."""
@@ -281,8 +238,10 @@ class Log:
 
         Called under the lock, caught up.
         """
+        if self._segment < 0:
+            return False
         torn = self.path / "torn"
-        return self._segment >= 0 and mend(self._disk, self._segment, self._cursor, torn)
+        return mend(self._disk, self._segment, self._cursor, torn, self._sync_segment)
 
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
@@ -308,16 +267,13 @@ class Log:
         self._write(line)
         self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
         self.unsaved += len(line)
+        self._unsynced += len(line)
 
     def _sync_names(self) -> None:
         """Make the name of a new segment last before its first line is: whoever made the file may
         have got no further. The first one, and so the whole queue, with the folders above."""
-        folders = [self._folder]
-        if self._cursor.first == 1:
-            folders += [self.path, self.path.parent]
         try:
-            for folder in folders:
-                self._disk.sync_folder(folder)
+            sync_names(self._disk, self.path, new=self._cursor.first == 1)
         except OSError as error:
             self._finished = f"a sync failed ({error})"
             raise
@@ -357,6 +313,13 @@ class Log:
 
     # Syncing, without the lock.
 
+    def secure(self, seq: int) -> None:
+        """Make the entries up to this one as safe as an answer that rests on them has to be."""
+        if self._later is None or self._unsynced > BYTES:
+            self.sync(seq)
+        elif seq > self._synced:
+            self._later.ask()
+
     def sync(self, seq: int) -> None:
         """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
         if seq <= self._synced:
@@ -369,17 +332,30 @@ class Log:
                 return
             self.check_alive()
             written = self._cursor.seq
-            try:
-                self._fdatasync(self._segment)
-            except OSError as error:
-                if not self.read_only:
-                    self._finished = f"a sync failed ({error}), so what it wrote may be lost"
-                    with suppress(OSError):
-                        os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
-                    raise
-                if error.errno not in (errno.EINVAL, errno.EROFS):
-                    raise  # else nothing can be written there, and so nothing is unsynced
+            self._unsynced = 0
+            self._sync_segment()
             self._synced = max(written, seq)
+
+    def _sync_segment(self) -> None:
+        """Sync the open segment. Where that fails the handle is finished, and the log marked."""
+        try:
+            self._fdatasync(self._segment)
+        except OSError as error:
+            if not self.read_only:
+                self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+                self._unmarked = True
+                self._leave_mark()
+                raise
+            if error.errno not in (errno.EINVAL, errno.EROFS):
+                raise  # else nothing can be written there, and so nothing is unsynced
+
+    def _leave_mark(self) -> None:
+        """Say to who opens the log next that what it reads may not be on disk. On a disk that
+        fails that may fail as well: then at the next occasion."""
+        if self._unmarked:
+            with suppress(OSError):
+                os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
+                self._unmarked = False
 
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
@@ -400,14 +376,21 @@ class Log:
         return Watch(self._folder)
 
     def shut(self) -> None:
-        """Let go of the files. The handle answers nothing more."""
+        """Let go of the files. The handle answers nothing more. Raises OSError where a last sync
+        fails."""
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
-            if self._finished is None:
-                self._finished = "it was shut"
-            with self._syncing:
-                for descriptor in (self._segment, self._lock):
-                    if descriptor >= 0:
-                        os.close(descriptor)
-                self._segment = self._lock = -1
+            self._leave_mark()
+            try:
+                if self._later is not None and self._segment >= 0 and self._finished is None:
+                    self._later.stop()
+                    self.sync(self.seq)
+            finally:
+                if self._finished is None:
+                    self._finished = "it was shut"
+                with self._syncing:
+                    for descriptor in (self._segment, self._lock):
+                        if descriptor >= 0:
+                            os.close(descriptor)
+                    self._segment = self._lock = -1

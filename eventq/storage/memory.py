@@ -11,6 +11,7 @@ from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.chain import GENESIS
+from eventq.storage.errors import HandleFinished
 from eventq.storage.payload import OpenDoor
 
 __all__ = ["MemoryLog"]
@@ -28,9 +29,15 @@ class MemoryLog:
         self.head = (0, GENESIS)
         self.read_only = False
         self.door = OpenDoor()
+        self._shut = False
 
     def __enter__(self) -> None:
         self.mutex.acquire()
+        try:
+            self.check_alive()
+        except BaseException:
+            self.mutex.release()
+            raise
 
     def __exit__(self, *exc: object) -> None:
         self.mutex.release()
@@ -59,6 +66,9 @@ class MemoryLog:
         self.head = (entry.seq, GENESIS)
         self.grown.notify_all()
 
+    def secure(self, seq: int) -> None:
+        """Nothing is safer than the process."""
+
     def sync(self, seq: int) -> None:
         """Nothing outlives the process."""
 
@@ -75,7 +85,9 @@ class MemoryLog:
         return replay(State(), itertools.islice(self.entries(1), seq))
 
     def check_alive(self) -> None:
-        """Such a handle never ends."""
+        """Raise HandleFinished once it was shut."""
+        if self._shut:
+            raise HandleFinished("this queue in memory answers nothing more: it was shut")
 
     @contextmanager
     def watch(self) -> Iterator[_Waiting]:
@@ -83,7 +95,9 @@ class MemoryLog:
         yield _Waiting(self)
 
     def shut(self) -> None:
-        """Nothing to let go of."""
+        """The queue answers nothing more."""
+        with self.mutex:
+            self._shut = True
 
 
 class _Waiting:
@@ -92,9 +106,19 @@ class _Waiting:
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
         self._seen = log.head
+        self._woken = False
 
     def wait(self, seconds: float) -> None:
-        """Return when an entry was kept since the last wait, or after so many seconds."""
+        """Return when an entry was kept since the last wait, when woken, or after so long."""
         with self._log.grown:
-            self._log.grown.wait_for(lambda: self._log.head != self._seen, min(seconds, 3600.0))
+            self._log.grown.wait_for(
+                lambda: self._woken or self._log.head != self._seen, min(seconds, 3600.0)
+            )
             self._seen = self._log.head
+            self._woken = False
+
+    def wake(self) -> None:
+        """End the wait that goes on, or the next one, at once. Called from any thread."""
+        with self._log.grown:
+            self._woken = True
+            self._log.grown.notify_all()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,11 +18,11 @@ from eventq.storage.segments import Cursor, find_segments, segment_path
 __all__ = ["mend", "pread", "renew", "whole_line"]
 
 
-def mend(disk: Disk, segment: int, cursor: Cursor, torn: Path) -> bool:
+def mend(disk: Disk, segment: int, cursor: Cursor, torn: Path, sync: Callable[[], None]) -> bool:
     """Make the open segment end where the cursor stands, or behind one line more.
 
     A last line that lacks only its newline is finished: True. What else stands there is cut off
-    and kept in the folder `torn`: False.
+    and kept in the folder `torn`: False. `sync` is how the segment is synced.
     """
     size = os.fstat(segment).st_size
     if size == cursor.offset:
@@ -33,14 +34,15 @@ def mend(disk: Disk, segment: int, cursor: Cursor, torn: Path) -> bool:
         end = cursor.offset + len(line)
         disk.pwrite(segment, b"\n", end - 1)
         disk.ftruncate(segment, end)
-        disk.fdatasync(segment)
+        sync()
         return True
     with suppress(FileExistsError):
         disk.mkdir(torn)
     disk.write_file(torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}", tail)
     disk.sync_folder(torn)
+    disk.sync_folder(torn.parent)
     disk.ftruncate(segment, cursor.offset)
-    disk.fdatasync(segment)
+    sync()
     return False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
-import time
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,6 +29,15 @@ class Watch:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._descriptor = _inotify(folder)
+        self._open = True
+        self._lock = threading.Lock()
+        """Held to wake and to close: the number of a closed file may be another's by then."""
+        self._woken = threading.Event()
+        if self._descriptor is not None:
+            self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._poll = select.poll()
+            self._poll.register(self._descriptor, select.POLLIN)
+            self._poll.register(self._bell, select.POLLIN)
 
     def __enter__(self) -> Self:
         return self
@@ -39,18 +48,29 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+        with self._lock:
+            self._open = False
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                os.close(self._bell)
 
     def wait(self, seconds: float) -> None:
-        """Return when something has changed since the last wait, or after so many seconds."""
+        """Return when something has changed since the last wait, when woken, or after so long."""
         if self._descriptor is None:
-            time.sleep(min(seconds, LOOK_EVERY))
+            self._woken.wait(min(seconds, LOOK_EVERY))
+            self._woken.clear()
             return
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        if poll.poll(min(seconds, 3600.0) * 1000):
-            os.read(self._descriptor, 65536)
+        for descriptor, _ in self._poll.poll(min(seconds, 3600.0) * 1000):
+            os.read(descriptor, 65536)
+
+    def wake(self) -> None:
+        """End the wait that goes on, or the next one, at once. Called from any thread."""
+        with self._lock:
+            if not self._open:
+                return
+            self._woken.set()
+            if self._descriptor is not None:
+                os.eventfd_write(self._bell, 1)
 
 
 def _inotify(folder: Path) -> int | None:

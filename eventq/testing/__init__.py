@@ -6,6 +6,10 @@
   `pair.drive` does so from a seeded source, tens of thousands of times, and counts what fired.
 * `machine.QueueMachine` is a state machine for hypothesis, which finds the shortest way to a
   difference. It alone needs hypothesis (`pip install eventq[testing]`); nothing else here does.
+* `faults` is for what the log itself must withstand: a disk that fails at the nth call, what a
+  power cut leaves, and every damage to its files.
+* `recording.Recorder` records what several callers at once are answered, in processes or threads;
+  `histories.explain` finds the one order of the log that explains it, or says what is a lie.
 
 To hold a queue of your own against the model, write an adapter for it and hand it over:
 
@@ -49,7 +53,21 @@ an AssertionError that tells all that was asked before it.
 
 from eventq.testing.adapter import Adapter, DurableAdapter
 from eventq.testing.facts import Look
+from eventq.testing.histories import Call, explain
 from eventq.testing.model import Model
 from eventq.testing.pair import Fired, Pair, drive
+from eventq.testing.recording import Recorder, Recording
 
-__all__ = ["Adapter", "DurableAdapter", "Fired", "Look", "Model", "Pair", "drive"]
+__all__ = [
+    "Adapter",
+    "Call",
+    "DurableAdapter",
+    "Fired",
+    "Look",
+    "Model",
+    "Pair",
+    "Recorder",
+    "Recording",
+    "drive",
+    "explain",
+]

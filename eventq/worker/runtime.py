@@ -14,11 +14,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from eventq.core.errors import BadValue, WorkerBusy
 from eventq.core.record import Lease
+from eventq.core.state import State
 from eventq.worker.context import Context
 from eventq.worker.keeper import Keeper
 from eventq.worker.outcome import HandedBack, Handler, Outcome, settle
@@ -30,7 +31,7 @@ from eventq.worker.places import (
     ProcessNotStarted,
     check_importable,
 )
-from eventq.worker.terms import SLICE, Terms, drained
+from eventq.worker.terms import YEAR, Terms, drained, lively, over_with
 from eventq.worker.witness import Witness
 from eventq.workqueue import WorkQueue
 
@@ -89,7 +90,7 @@ class Worker:
         self._asked = False
         """Whether it was asked to stop, so that nothing more is begun."""
         self._stopping = threading.Event()
-        """Set soon after that: it ends the pauses of the slots."""
+        """Set soon after that, when those who wait are woken."""
         self._lock = threading.Lock()
         """Held to begin with a task, and to see what has begun."""
         self._places: dict[int, Place] = {}
@@ -180,6 +181,7 @@ class Worker:
             grace = self.terms.grace_seconds if end is None else 0.0
             end = time.monotonic() + grace
             self._stopping.set()
+            self._q.wake()
 
     def _hand_back(self, left: set[int]) -> None:
         """The grace is over: end what can be ended, and hand back what cannot. Then wait for the
@@ -239,19 +241,25 @@ class Worker:
         return self._asked or (self.terms.drain and drained(self._q.state))
 
     def _next(self, worker: str) -> Lease | None:
-        """The next task for this worker; None when there was none for a while."""
-        until = time.monotonic() + SLICE
-        lease = None
-        with self._turn:
-            if self._over():
-                return None
-            try:
-                lease = self._q.start(worker, lease_for=self._lease_for, wait=SLICE)
-            except WorkerBusy as busy:
-                self.terms.witness.busy(worker, busy.task, busy.lease)
-        if lease is None:  # a closed queue says so at once: ask it no more often for that
-            self._stopping.wait(until - time.monotonic())
-        return lease
+        """The next task for this worker; None when it has to look again."""
+        try:
+            with self._turn:
+                if self._over():
+                    return None
+                lease = self._q.start(
+                    worker, lease_for=self._lease_for, wait=YEAR, unless=self._over
+                )
+                if lease is None:  # a closed queue says so at once: ask it no more often for that
+                    self._wait(lively)
+                return lease
+        except WorkerBusy as busy:
+            self.terms.witness.busy(worker, busy.task, busy.lease)
+            self._wait(over_with(busy.lease))
+        return None
+
+    def _wait(self, wanted: Callable[[State, datetime], bool]) -> None:
+        """Wait for this, or until nothing more is to be begun."""
+        self._q.wait(lambda state, now: self._over() or wanted(state, now))
 
     def _carry_out(self, slot: int, place: Place, lease: Lease) -> Outcome:
         context = Context(lease)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import field, frozen
@@ -17,13 +17,10 @@ from eventq.core.policy import A_MOMENT, Policy, at_least, length, seconds
 from eventq.core.state import State
 from eventq.worker.witness import Witness
 
-__all__ = ["LEASE", "SLICE", "YEAR", "Terms", "drained"]
+__all__ = ["LEASE", "YEAR", "Terms", "drained", "lively", "over_with"]
 
 LEASE = timedelta(seconds=60)
 """How long a lease runs where neither the worker nor the queue says so."""
-
-SLICE = 0.5
-"""How long, in seconds, one wait for a task lasts: who waits sees between two whether to stop."""
 
 YEAR = 365 * 86400.0
 """The longest that anything is waited for at one go, in seconds."""
@@ -96,3 +93,13 @@ def drained(state: State) -> bool:
     Delays and leases that run out still bring something; a paused queue hands out nothing.
     """
     return state.dispatch == "paused" or (state.first() is None and state.next_due() is None)
+
+
+def lively(state: State, now: datetime) -> bool:
+    """Whether a start that got nothing, since the queue was closed, is worth asking again."""
+    return state.admission == "open" or not drained(state)
+
+
+def over_with(lease: int) -> Callable[[State, datetime], bool]:
+    """Whether this lease has ended, or can be ended now: its worker may then start again."""
+    return lambda state, now: state.leased(lease) is None or state.first_due(now) is not None

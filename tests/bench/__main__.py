@@ -22,7 +22,19 @@ from pathlib import Path
 
 from attrs import evolve
 
-from . import commands, cycles, deaths, debian, disk, kept, others, replays
+from . import (
+    claims,
+    commands,
+    cycles,
+    deaths,
+    debian,
+    disk,
+    kept,
+    others,
+    passing,
+    redrives,
+    replays,
+)
 from .measure import LEAST, QUICK, WHOLE, Scale, machine
 from .table import Table
 
@@ -34,7 +46,10 @@ PARTS: dict[str, tuple[str, Callable[[Scale], Iterator[Table]]]] = {
     "replay": ("reading a log: events a second, bytes a task", replays.tables),
     "kept": ("a state kept every 1,000 entries, and where replay spends its time", kept.tables),
     "deaths": ("a death with many tasks below it, and its redrive", deaths.tables),
+    "claims": ("a claim, with 100,000 tasks in the way", claims.tables),
+    "redrive": ("a bulk redrive of 10,000 dead letters on the command line", redrives.tables),
     "commands": ("commands in memory, with little and much in the queue", commands.tables),
+    "passing": ("many tasks through a queue with retention: memory, time to open", passing.tables),
     "disk": ("commands on disk, synced, by one and by several processes", disk.tables),
     "peers": ("other queues in the same run", others.tables),
 }
@@ -45,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = _parser().parse_args(arguments)
     scale = {"quick": QUICK, "least": LEAST}.get(told.size, WHOLE)
     scale = evolve(scale, collector=told.collector, folder=told.folder or scale.folder)
+    if told.tasks is not None:
+        scale = evolve(scale, tasks=told.tasks)
     if told.turns is not None:
         scale = evolve(scale, repeats=told.turns)
     found: dict[str, list[Table]] = {}
@@ -90,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--turns", type=int, help="how many turns each case has at most")
+    parser.add_argument("--tasks", type=int, help="how many tasks pass through in `passing`")
     parser.add_argument("--collector", action="store_true", help="leave Python's collector on")
     parser.add_argument("--folder", type=Path, help="the disk to measure (else that of temp files)")
     return parser

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
+import os
 import platform
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -24,8 +28,11 @@ __all__ = [
     "Turns",
     "busy",
     "collector",
+    "elsewhere",
+    "environment",
     "machine",
     "new_paths",
+    "resident",
     "scratch",
     "seconds",
     "turns",
@@ -40,6 +47,8 @@ class Scale:
     repeats: int = 5
     collector: bool = False
     """Whether Python's collector of cycles stays on while a case runs."""
+    tasks: int = 200_000
+    """How many tasks `passing` lets through."""
     folder: Path = field(factory=lambda: Path(tempfile.gettempdir()))
     """Where logs are written: the disk that is measured."""
 
@@ -135,6 +144,33 @@ def seconds(act: Callable[[], object]) -> float:
     return busy() - begin
 
 
+def resident() -> int:
+    """How many bytes of memory this process has at the moment."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE")
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process that is to import what this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+
+
+def elsewhere(act: Callable[[str], Any], argument: str) -> Any:
+    """What this gives in a process of its own, where nothing was allocated and freed before."""
+    code = (
+        f"from json import dumps; from {act.__module__} import {act.__name__}; "
+        f"print(dumps({act.__name__}({argument!r})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    return json.loads(done.stdout)
+
+
 @contextmanager
 def scratch(scale: Scale) -> Iterator[Path]:
     """A folder on the disk that is measured, for as long as a part runs."""
@@ -150,8 +186,6 @@ def new_paths(folder: Path) -> Callable[[], Path]:
 
 def machine() -> dict[str, Any]:
     """What these figures were measured on."""
-    import os
-
     import attrs
     import msgspec
 

@@ -8,9 +8,6 @@ fold.
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +15,7 @@ from pathlib import Path
 from eventq import WorkQueue
 
 from . import logs
-from .measure import Scale, busy, scratch, turns
+from .measure import Scale, busy, elsewhere, resident, scratch, turns
 from .table import Table
 
 __all__ = ["tables"]
@@ -95,30 +92,15 @@ def _speed(scale: Scale, folder: Path) -> Table:
 # Memory.
 
 
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
-
-
-def grown(path: Path) -> int:
+def grown(path: str) -> int:
     """By how many bytes this process grew to hold the state of that queue."""
     gc.collect()
-    before = _resident()
-    queue = _opened(path)
+    before = resident()
+    queue = _opened(Path(path))
     gc.collect()
-    after = _resident()
+    after = resident()
     queue.shut()
     return after - before
-
-
-def _grown_elsewhere(path: Path) -> int:
-    """The same in a process of its own, where nothing was allocated and freed before."""
-    code = f"from pathlib import Path; from {__name__} import grown; print(grown(Path(r'{path}')))"
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=found
-    )
-    return int(done.stdout)
 
 
 def _traced(path: Path) -> int:
@@ -146,7 +128,7 @@ def _memory(scale: Scale, folder: Path) -> Table:
         ("waiting in the line", "batches of 100, waiting"),
     ):
         many, few = scale.of(MILLION), scale.of(50_000)
-        process = _grown_elsewhere(_path(folder, shape, many))
+        process = elsewhere(grown, str(_path(folder, shape, many)))
         traced = _traced(_path(folder, shape, few))
         table.row(kind, many, process / many, few, traced / few)
     return table
