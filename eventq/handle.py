@@ -34,6 +34,7 @@ from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue
+from eventq.storage.lock import TIMEOUT
 from eventq.storage.log import SEGMENT_BYTES, Durability, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.payload import SIZE_LIMIT
@@ -101,6 +102,7 @@ class Handle(View):
         segment_bytes: int = SEGMENT_BYTES,
         snapshots: bool = True,
         size_limit: int = SIZE_LIMIT,
+        lock_timeout: float | None = TIMEOUT,
         disk: Disk = DISK,
     ) -> Self:
         """The queue in this directory, which is made if it is not there.
@@ -112,8 +114,10 @@ class Handle(View):
         synced within a second after; that failing is told to who asks next, and by `shut`.
         `segment_bytes` is how large one file of the log grows, and `snapshots` whether snapshots
         are taken unasked. `size_limit` is how many bytes may be sent with one command: a longer
-        error is cut, anything else refused. `disk` is what it writes with; another than the real
-        one is for tests. Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
+        error is cut, anything else refused. `lock_timeout` is how many seconds a command waits
+        for the lock before it raises LockTimeout; None: for as long as it takes. `disk` is what
+        it writes with; another than the real one is for tests. Raises NotAQueue, LogDamaged,
+        LogNewer, LinesLost, LockTimeout, LockUnsupported, OSError.
         """
         told = _policy(
             capacity=capacity,
@@ -133,6 +137,7 @@ class Handle(View):
             read_only=read_only,
             segment_bytes=segment_bytes,
             size_limit=size_limit,
+            lock_timeout=lock_timeout,
             durability=durability,
             disk=disk,
         )

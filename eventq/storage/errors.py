@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,9 +12,12 @@ from eventq.core.errors import EventqError
 __all__ = [
     "HandleFinished",
     "LinesLost",
+    "LockTimeout",
+    "LockUnsupported",
     "LogDamaged",
     "LogNewer",
     "NotAQueue",
+    "QueueReplaced",
     "ReadOnly",
     "repair_words",
 ]
@@ -89,6 +93,44 @@ class LinesLost(EventqError, ValueError):
             f"`{repair_words(path)}`"
         )
         self.lost = snapshot - last
+
+
+class LockTimeout(EventqError, TimeoutError):
+    """Another process has the lock of the queue, and has not let go of it in time.
+
+    `holders` are the numbers of the processes that have it, where the kernel tells.
+    """
+
+    def __init__(self, queue: Path, seconds: float, holders: Sequence[int]) -> None:
+        who = " and ".join(f"process {pid}" for pid in holders) or "somebody"
+        super().__init__(
+            f"{queue} is locked: {who} has had its lock for the {seconds:g} seconds that were "
+            "waited. Nothing was changed. Writers hold it for far less than a second: see whether "
+            "that process is stopped or hangs, go on or end it, and ask again; reading needs no "
+            "lock"
+        )
+        self.holders = list(holders)
+
+
+class LockUnsupported(EventqError, OSError):
+    """The file system has no locks, so that nothing would keep two writers apart."""
+
+    def __init__(self, queue: Path, error: OSError) -> None:
+        super().__init__(
+            f"{queue} cannot be locked: its file system has no locks ({error.strerror}). Nothing "
+            "was changed. Keep the queue on a local disk; here it can be read only"
+        )
+
+
+class QueueReplaced(EventqError, OSError):
+    """Something else stands where this handle has a file open: the queue was moved or restored."""
+
+    def __init__(self, file: Path, what: str) -> None:
+        super().__init__(
+            f"{file} {what}. Nothing was written. Put the queue back where it was, or open it "
+            "again to go on with what stands there now"
+        )
+        self.file = file
 
 
 class HandleFinished(EventqError, RuntimeError):
