@@ -109,7 +109,7 @@ class Cursor:
         finally:
             self.seq, self.hash, self.offset, self.lines = seq, last, offset, count
         if isinstance(wrong, NewerVersion):
-            raise LogNewer(f"{self.file}, line {count + 1}: {wrong}")
+            raise LogNewer(self.file, count + 1, offset, seq + 1, str(wrong))
         if wrong is not None:
             raise self.damaged(wrong)
 
