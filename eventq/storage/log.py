@@ -332,7 +332,7 @@ class Log:
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         cursor = self._cursor
-        if cursor.overtaken():
+        if self._closed and cursor.overtaken():  # full, and yet the next is not there
             raise cursor.damaged(CUT_SHORT)
         self._sync_now(cursor.seq)
         self._disk.fchmod(self._segment, 0o400)
