@@ -300,8 +300,6 @@ class Log(Synced):
         """Sync the full segment and begin the next."""
         self._look()  # a name is about to be made
         cursor = self._cursor
-        if self._closed and cursor.overtaken():  # full, and yet the next is not there
-            raise cursor.damaged(CUT_SHORT)
         self._sync_now(cursor.seq)
         begun = os.fstat(self._lock).st_size + 1
         self._disk.ftruncate(self._lock, begun)
