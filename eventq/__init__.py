@@ -32,9 +32,12 @@ from eventq.core.state import State
 from eventq.storage.errors import (
     HandleFinished,
     LinesLost,
+    LockTimeout,
+    LockUnsupported,
     LogDamaged,
     LogNewer,
     NotAQueue,
+    QueueReplaced,
     ReadOnly,
 )
 from eventq.workqueue import WorkQueue
@@ -53,6 +56,8 @@ __all__ = [
     "Keys",
     "Lease",
     "LinesLost",
+    "LockTimeout",
+    "LockUnsupported",
     "LogDamaged",
     "LogNewer",
     "NotAQueue",
@@ -60,6 +65,7 @@ __all__ = [
     "Policy",
     "QueueClosed",
     "QueueFull",
+    "QueueReplaced",
     "ReadOnly",
     "Refusal",
     "Retention",

@@ -34,8 +34,10 @@ from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue
+from eventq.storage.lock import TIMEOUT
 from eventq.storage.log import SEGMENT_BYTES, Durability, Log
 from eventq.storage.memory import MemoryLog
+from eventq.storage.payload import SIZE_LIMIT
 from eventq.storage.segments import Cursor
 from eventq.view import View
 
@@ -99,6 +101,8 @@ class Handle(View):
         durability: Durability = "power",
         segment_bytes: int = SEGMENT_BYTES,
         snapshots: bool = True,
+        size_limit: int = SIZE_LIMIT,
+        lock_timeout: float | None = TIMEOUT,
         disk: Disk = DISK,
     ) -> Self:
         """The queue in this directory, which is made if it is not there.
@@ -109,8 +113,11 @@ class Handle(View):
         since it is synced before; "process" a kill of this process and no power cut, since it is
         synced within a second after; that failing is told to who asks next, and by `shut`.
         `segment_bytes` is how large one file of the log grows, and `snapshots` whether snapshots
-        are taken unasked. `disk` is what it writes with; another than the real one is for tests.
-        Raises NotAQueue, LogDamaged, LogNewer, LinesLost, OSError.
+        are taken unasked. `size_limit` is how many bytes may be sent with one command: a longer
+        error is cut, anything else refused. `lock_timeout` is how many seconds a command waits
+        for the lock before it raises LockTimeout; None: for as long as it takes. `disk` is what
+        it writes with; another than the real one is for tests. Raises NotAQueue, LogDamaged,
+        LogNewer, LinesLost, LockTimeout, LockUnsupported, OSError.
         """
         told = _policy(
             capacity=capacity,
@@ -129,6 +136,8 @@ class Handle(View):
             Path(path).absolute(),
             read_only=read_only,
             segment_bytes=segment_bytes,
+            size_limit=size_limit,
+            lock_timeout=lock_timeout,
             durability=durability,
             disk=disk,
         )
@@ -226,7 +235,9 @@ class Handle(View):
             check_name("by", by)
         if why is not None and not isinstance(why, str):
             raise BadValue(f"why must be a text or None, not {why!r}")
-        why = storable(why)
+        if why is not None:
+            why = storable(why)
+            self._log.door.check_size("why", (why,))
         log = self._log
         with log:
             self._catch_up(locked=True)

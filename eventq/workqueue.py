@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from attrs import evolve as with_changes
@@ -72,10 +74,12 @@ class WorkQueue(Handle):
         The same id with the same content again changes nothing and is answered with the task as
         it stands. Raises BadValue, OtherContent, QueueClosed, CycleError, QueueFull.
         """
-        payload = self._log.payload("the payload", payload)
+        payload = self._log.door.payload("the payload", payload)
         command = Enqueue(
             id, payload, after, key=key, max_attempts=max_attempts, not_before=not_before
         )
+        if command.after:
+            self._log.door.check_size("the task", _texts(command))
         id = command.id
         return self._ask(command, lambda now, _: _task(now, id or f"#{now.seq}"), by)
 
@@ -85,6 +89,7 @@ class WorkQueue(Handle):
         Answers one task for each that was asked for, in their order. Raises as `enqueue` does.
         """
         command = EnqueueAll(map(self._admissible, EnqueueAll(tasks).tasks))
+        self._log.door.check_size("the batch", chain.from_iterable(map(_texts, command.tasks)))
 
         def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
             made = iter([e.task for e in events if isinstance(e, Enqueued) and e.task[0] == "#"])
@@ -93,7 +98,7 @@ class WorkQueue(Handle):
         return self._ask(command, tasks_of, by)
 
     def _admissible(self, task: Enqueue) -> Enqueue:
-        payload = self._log.payload(f"the payload of {task.id or 'the task'}", task.payload)
+        payload = self._log.door.payload(f"the payload of {task.id or 'the task'}", task.payload)
         return task if payload is task.payload else with_changes(task, payload=payload)
 
     def start(
@@ -138,7 +143,7 @@ class WorkQueue(Handle):
 
     def complete(self, lease: Lease | int, result: Any = None, *, by: str | None = None) -> Task:
         """The work of this lease is done. Raises StaleLease."""
-        command = Complete(_id(lease), self._log.payload("the result", result))
+        command = Complete(_id(lease), self._log.door.payload("the result", result))
         return self._ask(command, _task_of, by)
 
     def complete_and_start(
@@ -160,7 +165,7 @@ class WorkQueue(Handle):
             self.complete(lease, result, by=by)
         worker = None if held is None else held.worker
         command = CompleteAndStart(
-            _id(lease), self._log.payload("the result", result), worker, seconds(lease_for)
+            _id(lease), self._log.door.payload("the result", result), worker, seconds(lease_for)
         )
         return self._ask(command, _lease, by)
 
@@ -178,7 +183,8 @@ class WorkQueue(Handle):
         It is tried again when `retry_after` (a timedelta or seconds) has passed, else as the
         queue backs off. Raises StaleLease.
         """
-        return self._ask(Fail(_id(lease), error, kind, seconds(retry_after)), _task_of, by)
+        command = Fail(_id(lease), self._log.door.error(error), kind, seconds(retry_after))
+        return self._ask(command, _task_of, by)
 
     def renew(
         self,
@@ -235,7 +241,7 @@ class WorkQueue(Handle):
 
         A worker names its lease. Raises UnknownTask, WrongStatus, StaleLease.
         """
-        command = Cancel(task, None if lease is None else _id(lease), error)
+        command = Cancel(task, None if lease is None else _id(lease), self._log.door.error(error))
         return self._ask(command, lambda now, _: _task(now, task), by, why)
 
     def restore(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
@@ -261,12 +267,23 @@ class WorkQueue(Handle):
         """Hand out again. Resuming twice is harmless."""
         self._ask(Resume(), no_answer, by, why)
 
+    @contextmanager
+    def alone(self) -> Iterator[State]:
+        """In here nobody else writes to the queue, no other thread and no other process: it stands
+        as this state says until a command of this thread changes it.
+
+        All others wait meanwhile, so be quick, and wait for nothing. Raises HandleFinished,
+        ReadOnly.
+        """
+        with self._log.alone():
+            self._catch_up(locked=True)
+            yield self._current.state()
+
     def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
         """Agree on another policy: the `parts` that are given change, as `open` takes them."""
-        with self._log:  # nobody changes another part meanwhile
-            self._catch_up(locked=True)
+        with self.alone() as now:  # nobody changes another part meanwhile
             try:
-                policy = with_changes(self._current.now.policy, **parts)
+                policy = with_changes(now.policy, **parts)
             except TypeError as error:
                 raise BadValue(f"a policy has no such part: {error}") from None
             if self.path is not None:
@@ -290,6 +307,11 @@ def _something_to_come(state: State) -> bool:
     """Whether there may be something to hand out one day: the queue is open, or not drained."""
     left = (Status.PENDING, Status.READY, Status.DELAYED, Status.RUNNING)
     return state.admission == "open" or state.count(*left) > 0
+
+
+def _texts(task: Enqueue) -> tuple[str | bytes | None, ...]:
+    """What a caller sends with a task, as far as it may be long."""
+    return task.payload, task.id, task.key, *task.after
 
 
 def _id(lease: Lease | int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 import pytest
-from disk import Ticks, segments, untouched
+from disk import FIXTURES, Ticks, copied, segments, untouched
 from rich.cells import cell_len
 from terminal import (
     BAD_ERROR,
@@ -50,6 +50,7 @@ READING: dict[str, list[str]] = {
     "at": ["3"],
     "verify": [],
     "head": [],
+    "repair": ["--to", "mended"],
 }
 """The commands that only read, each with an argument that fits `nightly`."""
 
@@ -167,6 +168,16 @@ def test_a_damaged_log_is_told_with_its_place_and_what_to_do(queue: Path, do: st
     assert (error["error"], error["exit"], error["line"], error["seq"]) == ("log_damaged", 9, 2, 2)
 
 
+@pytest.mark.parametrize("do", [["log"], ["log", "--task", "a"], ["history", "a"], ["at", "2"]])
+def test_a_line_that_does_not_read_is_told_with_its_place(tmp_path: Path, do: list[str]) -> None:
+    """Though its hash fits."""
+    path = copied(FIXTURES / "field-unknown", tmp_path / "q")
+    ran = eventq(*do, "--queue", path)
+    assert ran.code == 9
+    assert "0001.jsonl, line 2 (byte " in ran.err
+    assert "unknown field `mood`" in ran.err
+
+
 def test_a_log_behind_its_snapshot_is_not_complete(queue: Path) -> None:
     """Exit 8, and how many entries are lost."""
     run(queue, "snapshot")
@@ -184,6 +195,17 @@ def test_a_newer_log_and_a_failing_disk_could_not_be_read(queue: Path) -> None:
     file.mkdir()
     ran = run(queue, "status", "--json")
     assert (ran.code, ran.error["error"]) == (6, "os_error")
+    for name, before in (("newer", 9), ("event-unknown", 1)):
+        path = copied(FIXTURES / name, queue.parent / name)
+        for do in ("status", "dlq", "head", "redrive", "snapshot", "verify"):
+            assert run(path, do).code == 6
+        error = run(path, "status", "--json").error
+        assert (error["error"], error["seq"]) == ("log_newer", before + 1)
+        assert f"eventq at {before}`; open it with a newer eventq" in error["message"]
+        assert eventq("at", before, "--queue", path).code == 0
+        ran = eventq("log", "--queue", path)
+        shown = eventq("log", "--queue", path, "--since", 1, "-n", before)
+        assert (ran.code, shown.code, ran.out) == (6, 0, shown.out)
 
 
 # The help.

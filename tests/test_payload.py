@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from eventq import BadValue, Enqueue, OtherContent, WorkQueue
 from eventq.core.events import Json
-from eventq.storage import payload
-from eventq.storage.payload import to_json
+from eventq.storage.payload import DEPTH_LIMIT, to_json
 
 TEXT = st.text() | st.sampled_from(
     ["\u2028\u2029", "\x00", "\x1b[0m", "\ufeff", "\U0010ffff", "\x7f\x85", '"\\/', "</script>", ""]
@@ -86,7 +85,7 @@ CURIOUS: list[Any] = [
     ',"hash":"' + "0" * 64 + '"}\n',
     {"hash": "0" * 64},
     "x" * 1_000_000,
-    nested(payload.DEPTH_LIMIT, "deep"),
+    nested(DEPTH_LIMIT, "deep"),
     [[]] * 1000,
     {str(i): i for i in range(1000)},
 ]
@@ -199,7 +198,7 @@ REFUSED: list[Any] = [
     {"\ud800": 1},
     10**4400,
     -(10**4400),
-    nested(payload.DEPTH_LIMIT + 1),
+    nested(DEPTH_LIMIT + 1),
     nested(100_000),
     *holds_itself(),
 ]
@@ -251,10 +250,9 @@ def test_a_bad_value_changes_nothing(tmp_path: Path) -> None:
         assert q.state is state
 
 
-def test_the_limit_on_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_limit_on_size(tmp_path: Path) -> None:
     """It is on the bytes of the JSON text of what a caller sends."""
-    monkeypatch.setattr(payload, "SIZE_LIMIT", 1000)
-    with WorkQueue.open(tmp_path / "q") as q:
+    with WorkQueue.open(tmp_path / "q", size_limit=1000) as q:
         for fits in ("x" * 998, "\N{SNOWMAN}" * 332, [1] * 499):
             q.enqueue(None, fits)
         with untouched(tmp_path):
@@ -263,11 +261,72 @@ def test_the_limit_on_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
                     q.enqueue(None, much)
 
 
-def test_a_value_that_repeats_itself_is_refused_in_good_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_limit_is_on_all_that_a_caller_sends(tmp_path: Path) -> None:
+    """On a whole batch, on many dependencies, on a reason: refused before anything changes."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, size_limit=1000) as q:
+        q.enqueue_all([Enqueue(f"t{i}", "x" * 87, ["a"]) for i in range(10)])
+        q.close(why="x" * 1000)
+        q.reopen(why="\N{SNOWMAN}" * 333)
+        q.enqueue("z", after=["y" * 500, "z" * 498])
+        with untouched(tmp_path):
+            for ask in (
+                lambda: q.enqueue_all([Enqueue(f"u{i}", "x" * 96) for i in range(10)] * 2),
+                lambda: q.enqueue_all([Enqueue("u", None, ["y" * 500, "z" * 500])]),
+                lambda: q.enqueue("u", after=["y" * 500, "z" * 500]),
+                lambda: q.enqueue("u", "x" * 500, after=["\N{SNOWMAN}" * 170]),
+                lambda: q.close(why="x" * 1001),
+                lambda: q.close(why="\N{SNOWMAN}" * 334),
+                lambda: q.complete(1, "x" * 999),
+            ):
+                with pytest.raises(BadValue, match="at most 1000 fit"):
+                    ask()
+
+
+def test_a_longer_error_is_cut_and_says_so(tmp_path: Path) -> None:
+    """So that a failure can always be recorded, and at a character; memory keeps it whole."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, size_limit=1000) as q, WorkQueue.in_memory() as memory:
+        for text in ("x" * 1001, "\N{SNOWMAN}" * 334, "\ud800" * 200, "x" * 998 + "\ud800"):
+            for where in (q, memory):
+                where.enqueue()
+                lease = where.start()
+                assert lease is not None
+                failed = where.fail(lease, text, kind="permanent")
+                kept = (failed.error, where.cancel(where.enqueue().id, error=text).error)
+                whole = text.encode(errors="backslashreplace").decode()
+                if where is memory:
+                    assert kept == (whole, whole)
+                    continue
+                mark = f"... (cut, {len(text):,} characters in all)"
+                for error in kept:
+                    assert error.endswith(mark)
+                    assert 996 <= len(error.encode()) <= 1000
+                    assert whole.startswith(error.removesuffix(mark))
+        q.enqueue()
+        lease = q.start()
+        assert lease is not None
+        assert q.fail(lease, "\N{SNOWMAN}" * 333).error == "\N{SNOWMAN}" * 333
+    with WorkQueue.open(path, read_only=True, size_limit=1) as q:
+        assert q.state.seq > 1
+
+
+def test_reading_takes_a_line_of_any_size(tmp_path: Path) -> None:
+    """The limit is that of who writes, not of the log."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, size_limit=10**6) as q:
+        q.enqueue("a", "x" * 10**5)
+    with WorkQueue.open(path, size_limit=10) as q:
+        task = q.task("a")
+        assert task is not None
+        assert task.payload == "x" * 10**5
+        q.enqueue("b")
+        with pytest.raises(BadValue, match="at most 10 fit"):
+            q.enqueue("c", "x" * 9)
+
+
+def test_a_value_that_repeats_itself_is_refused_in_good_time() -> None:
     """Its text would have 2**100 brackets: nobody waits for that."""
-    monkeypatch.setattr(payload, "SIZE_LIMIT", 100_000)
     value: Any = []
     for _ in range(100):
         value = [value, value]
@@ -279,7 +338,7 @@ def test_a_value_that_repeats_itself_is_refused_in_good_time(
     signal.alarm(5)
     try:
         with pytest.raises(BadValue):
-            to_json("it", value)
+            to_json("it", value, 100_000)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)

@@ -232,7 +232,8 @@ def _show_problems(screen: Screen, read: Verification, judge: Judge) -> None:
 
 _ADVICE = {
     Fault.DAMAGED: "What stands before the damage can be read: eventq log, history, at. Nothing "
-    "was changed; bring back a good copy of the file to go on.",
+    "was changed; bring back a good copy of the file to go on, or make a queue of what stands "
+    "before it with eventq repair.",
     Fault.NOT_COMPLETE: "Bring back the missing end of the log from a copy. If there is none, say "
     "so to whoever relies on it: what was answered after the last entry is lost.",
     Fault.NOT_CHECKED: "Read it with a newer eventq, or as a user who may.",

@@ -11,7 +11,16 @@ from eventq.cli.flow import FlowError
 from eventq.cli.inert import inert
 from eventq.cli.show import emit
 from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
-from eventq.storage.errors import HandleFinished, LinesLost, LogDamaged, LogNewer, NotAQueue
+from eventq.storage.errors import (
+    HandleFinished,
+    LinesLost,
+    LockTimeout,
+    LockUnsupported,
+    LogDamaged,
+    LogNewer,
+    NotAQueue,
+    QueueReplaced,
+)
 
 __all__ = ["EXITS", "FAILURES", "Drifted", "Exit", "NoSuchEntry", "code_of", "complain"]
 
@@ -82,13 +91,28 @@ _CODES: tuple[tuple[type[Exception], Exit, str], ...] = (
     (Drifted, Exit.REFUSED, "drifted"),
     (NoSuchEntry, Exit.REFUSED, "no_such_entry"),
     (HandleFinished, Exit.NOT_CHECKED, "handle_finished"),
+    (LockTimeout, Exit.NOT_CHECKED, "lock_timeout"),
+    (LockUnsupported, Exit.NOT_CHECKED, "lock_unsupported"),
+    (QueueReplaced, Exit.NOT_CHECKED, "queue_replaced"),
     (Refusal, Exit.REFUSED, "refused"),
     (OSError, Exit.NOT_CHECKED, "os_error"),
     (EventqError, Exit.REFUSED, "refused"),
 )
 """The first that fits counts. The names are those of `--json`; a refusal has its own."""
 
-_FACTS = ("task", "status", "lease", "seq", "file", "line", "byte", "lost", "cycle", "changes")
+_FACTS = (
+    "task",
+    "status",
+    "lease",
+    "seq",
+    "file",
+    "line",
+    "byte",
+    "lost",
+    "cycle",
+    "changes",
+    "holders",
+)
 """What an error may know, and `--json` tells, by the names of its attributes."""
 
 

@@ -25,6 +25,7 @@ from eventq.cli.operate import cancel, close, pause, reopen, resolve, restore, r
 from eventq.cli.past import history, log
 from eventq.cli.reconfigure import reconfigure
 from eventq.cli.redrive import redrive
+from eventq.cli.repair import repair_command
 from eventq.cli.run import run
 from eventq.cli.show import emit
 from eventq.cli.status import at, status
@@ -101,6 +102,7 @@ for _command in (
     tick,
     verify,
     head,
+    repair_command,
     snapshot,
     completion,
 ):

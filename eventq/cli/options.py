@@ -38,6 +38,7 @@ __all__ = [
     "near",
     "operator",
     "queue_option",
+    "quoted",
     "said",
     "task_argument",
     "typed",
@@ -211,10 +212,10 @@ def log_of(path: Path) -> Path:
 def typed(verb: str, *rest: str, more: Iterable[str] = (), why: bool = False) -> str:
     """The command line to type next, for the queue of this one; `more` are options."""
     context = click.get_current_context()
-    words = list(map(_quoted, rest))
-    options = list(map(_quoted, more))
+    words = list(map(quoted, rest))
+    options = list(map(quoted, more))
     if context.get_parameter_source("queue") is not ParameterSource.ENVIRONMENT:
-        options += ["--queue", _quoted(str(context.params["queue"]))]
+        options += ["--queue", quoted(str(context.params["queue"]))]
     if why:
         options += ["--why", '"..."']
     if any(word.startswith("-") for word in rest):
@@ -222,7 +223,7 @@ def typed(verb: str, *rest: str, more: Iterable[str] = (), why: bool = False) ->
     return " ".join(["eventq", verb, *words, *options])
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """The word for a shell; one with anything that does not print is spelled out for bash."""
     if word.isprintable():
         return shlex.quote(word)

@@ -28,7 +28,7 @@ from eventq.cli.show import Column, Screen, emit, when
 from eventq.cli.wording import counted, tell
 from eventq.core.events import Started, TaskEvent
 from eventq.queries.history import Life, Moment, lives, moments
-from eventq.storage.codec import decode, plain_event
+from eventq.storage.codec import plain_event
 from eventq.storage.convert import moment
 from eventq.storage.lines import Line, last_seq, lines, spelled
 
@@ -37,9 +37,11 @@ __all__ = ["entries_with", "history", "lives_of", "log", "moment_facts"]
 
 def entries_with(log: Path, *marks: bytes, since: int = 1) -> Iterator[Entry]:
     """The entries whose lines hold one of these texts, and maybe a few more."""
-    for line in lines(log, since):
-        if any(mark in line.bytes for mark in marks):
-            yield decode(line.bytes)
+
+    def wanted(line: bytes) -> bool:
+        return any(mark in line for mark in marks)
+
+    return (line.entry for line in lines(log, since, wanted) if wanted(line.bytes))
 
 
 def lives_of(path: Path, task: str, until: int | None = None) -> list[Life]:
@@ -67,14 +69,18 @@ def moment_facts(moment_: Moment) -> dict[str, Any]:
 # log
 
 
-def _chosen(log: Path, since: int | None, task: str | None, limit: int | None) -> Iterable[Line]:
-    """The lines that were asked for."""
+def _chosen(
+    log: Path, since: int | None, task: str | None, limit: int | None, *, decoded: bool
+) -> Iterable[Line]:
+    """The lines that were asked for; whether they are `decoded`, too."""
     if since is None and limit is not None and task is None:
         since = max(1, last_seq(log) - limit + 1)
-    found: Iterable[Line] = lines(log, since or 1)
-    if task is not None:
+    if task is None:
+        found: Iterable[Line] = lines(log, since or 1, lambda _: decoded)
+    else:
         mark = spelled(task)
-        found = (line for line in found if mark in line.bytes and _names(decode(line.bytes), task))
+        every = lines(log, since or 1, lambda line: mark in line)
+        found = (line for line in every if mark in line.bytes and _names(line.entry, task))
     if limit is None:
         return found
     return islice(found, limit) if since is not None else deque(found, limit)
@@ -112,15 +118,14 @@ def log(queue: Path, since: int | None, task: str | None, limit: int | None, as_
     --json: the lines as they are on disk, byte for byte, hash and all.
     """
     folder = log_of(queue)
-    chosen = _chosen(folder, since, task, limit)
+    chosen = _chosen(folder, since, task, limit, decoded=not as_json)
     if as_json:
         for line in chosen:
             sys.stdout.buffer.write(line.bytes)
         return
     screen = Screen()
     for line in chosen:
-        entry = decode(line.bytes)
-        for one in moments(entry):
+        for one in moments(line.entry):
             name = getattr(one.event, "task", "")
             if task is None or name == task:
                 screen.row(_row(screen, one, name))

@@ -27,7 +27,6 @@ from eventq.cli.standing import Standing, standing
 from eventq.cli.waiting import delayed_facts, delayed_words, key_facts, show_keys
 from eventq.cli.wording import counted, policy_words
 from eventq.core.record import DeadLetter, Record
-from eventq.storage.codec import decode
 from eventq.storage.convert import moment, unstructure
 from eventq.storage.lines import last_seq, lines
 from eventq.storage.log import Log
@@ -60,9 +59,9 @@ def _begun(path: Path, leases: Iterable[Lease]) -> dict[int, datetime]:
     """When each of these leases was given: the time of the entry with its number."""
     folder = log_of(path)
     return {
-        lease.id: decode(line.bytes).at
+        lease.id: line.entry.at
         for lease in leases
-        for line in islice(lines(folder, lease.id), 1)
+        for line in islice(lines(folder, lease.id, lambda _: True), 1)
     }
 
 

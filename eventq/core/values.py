@@ -25,6 +25,7 @@ __all__ = [
     "optional_text",
     "optional_time",
     "own_id",
+    "shortened",
     "storable",
     "text",
 ]
@@ -57,6 +58,17 @@ def storable(text: str | None) -> str | None:
     if not isinstance(text, str) or (type(text) is str and text.isascii()):
         return text
     return str.encode(text, "utf-8", "backslashreplace").decode()
+
+
+def shortened(text: str, most: int) -> str:
+    """The text with no more bytes of UTF-8 than that; a longer one is cut, and says so."""
+    if len(text) <= most // 6:  # no character takes more bytes, spelled out or not
+        return text
+    data = text[: most + 1].encode(errors="backslashreplace")
+    if len(data) <= most:
+        return data.decode()
+    mark = f"... (cut, {len(text):,} characters in all)"[:most]
+    return data[: most - len(mark)].decode(errors="ignore") + mark
 
 
 def named(what: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from typing import Any
 
 from attrs import frozen
 
@@ -19,6 +20,7 @@ from eventq.core.evolve import evolve
 from eventq.core.graph import blocks
 from eventq.core.invariants import broken
 from eventq.core.lifecycle import FINISHED, Status
+from eventq.core.persistent import Sorted
 from eventq.core.record import Record
 from eventq.core.state import State
 
@@ -61,22 +63,37 @@ def _rests(state: State, record: Record) -> bool:
     return record.status is not S.FAILED
 
 
+def _queued(state: State, record: Record) -> bool:
+    """A READY task stands in the line; of those of one key, only the one that can go next does."""
+    if record.status is not S.READY:
+        return True
+    place = record.mark, record.task.task
+    if (key := record.task.key) is None:
+        return _stands_in(state.in_line, place)
+    holder = state.holder(key)
+    dead = holder is not None and holder.status in (S.DEAD, S.PARKED)
+    first = next(state.by_key.since((key,)), None)
+    goes = first == (key, *place) if holder is None or dead else holder is record
+    return (
+        _stands_in(state.by_key, (key, *place))
+        and _stands_in(state.in_line, place) == (goes and not dead)
+        and _stands_in(state.behind_dead, place) == (goes and dead)
+    )
+
+
 def _listed(state: State, record: Record) -> bool:
-    """A READY, DEAD, BLOCKED or PARKED task stands in its list, once; one with a key in that of
-    its key, from where the first that can go enters the line."""
-    key = record.task.key
-    if record.status is S.READY and key is not None:
-        of_key = (key, record.mark, record.task.task)
-        return next(state.by_key.since(of_key), None) == of_key
+    """A DEAD, BLOCKED or PARKED task stands in its list, once."""
     lists = {
-        S.READY: state.in_line,
         S.DEAD: state.in_letters,
         S.BLOCKED: state.in_letters,
         S.PARKED: state.in_parking,
     }
     marks = lists.get(record.status)
-    item = (record.mark, record.task.task)
-    return marks is None or next(marks.since(item), None) == item
+    return marks is None or _stands_in(marks, (record.mark, record.task.task))
+
+
+def _stands_in(marks: Sorted[Any], mark: tuple[Any, ...]) -> bool:
+    return next(marks.since(mark), None) == mark
 
 
 def _leased(state: State, record: Record) -> bool:
@@ -124,6 +141,7 @@ def _ended(state: State, record: Record) -> bool:
 
 TOUCHED: tuple[Callable[[State, Record], bool], ...] = (
     _rests,
+    _queued,
     _listed,
     _leased,
     _tried,

@@ -14,7 +14,7 @@ from eventq.core.events import Json
 from eventq.core.select import Select
 from eventq.storage.convert import in_seconds, structure, unstructure
 
-__all__ = ["NotALine", "read_ask", "written_ask"]
+__all__ = ["NewerVersion", "NotALine", "read_ask", "written_ask"]
 
 _COMMANDS = {command.do: command for command in COMMANDS}
 _to_bytes = msgspec.json.Encoder().encode
@@ -22,6 +22,10 @@ _to_bytes = msgspec.json.Encoder().encode
 
 class NotALine(ValueError):
     """These bytes are not a line that eventq writes."""
+
+
+class NewerVersion(NotALine):
+    """The line was written by a newer eventq: this one does not know what it means."""
 
 
 def _maybe_seconds(length: timedelta | None) -> float | None:
@@ -74,7 +78,10 @@ def read_ask(do: str, ask: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a command, as `Command.ask` gives them. Raises NotALine."""
     kind = _COMMANDS.get(do)
     if kind is None:
-        raise NotALine(f"no command is called {do!r}")
+        raise NewerVersion(
+            f"it was written for a command {do!r}, which this eventq does not know: "
+            "a newer one may have written it"
+        )
     try:
         if "refused" in ask:
             refused, rest = ask["refused"], dict(ask["command"])

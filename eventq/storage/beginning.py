@@ -10,7 +10,7 @@ from eventq.storage.mending import whole_line
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, snapshots
 
-__all__ = ["where_to_begin"]
+__all__ = ["stands_there", "where_to_begin"]
 
 
 def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
@@ -28,7 +28,7 @@ def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
         if loaded is None:
             continue
         state, cursor = loaded
-        if _fits(cursor):
+        if stands_there(cursor):
             return state, cursor
         if until is None and (last := _last_seq(log, segments)) < seq:
             raise LinesLost(queue, last, seq)
@@ -38,8 +38,8 @@ def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
     return State(), Cursor(log)
 
 
-def _fits(cursor: Cursor) -> bool:
-    """Whether the line that ends at the cursor is the one that the snapshot was taken after."""
+def stands_there(cursor: Cursor) -> bool:
+    """Whether the line that ends at the cursor is the one that was known to end there."""
     assert cursor.hash is not None
     tail = b'"' + cursor.hash + b'"}\n'
     try:
@@ -53,7 +53,7 @@ def _fits(cursor: Cursor) -> bool:
 def _last_seq(log: Path, segments: list[int]) -> int:
     if not segments:
         return 0
-    cursor = Cursor(log, segments[-1])
+    cursor = Cursor(log, segments[-2:][0])  # the last may not have a whole line yet
     for _ in cursor.forward():
         pass
     with cursor.file.open("rb") as file:

@@ -51,9 +51,10 @@ from eventq.core.events import (
     Unblocked,
 )
 from eventq.core.evolve import Folded, take_for
-from eventq.storage.asked import NotALine, read_ask, written_ask
+from eventq.storage.asked import NewerVersion, NotALine, read_ask, written_ask
 from eventq.storage.chain import next_hash
 from eventq.storage.convert import moment, structure, unstructure
+from eventq.storage.upcast import STEPS, VERSION, Steps, upcast
 
 __all__ = [
     "EVENTS",
@@ -67,10 +68,9 @@ __all__ = [
     "plain_event",
     "raw",
     "read",
+    "version_of",
 ]
 
-VERSION = 1
-"""The version of format and rules that this code writes."""
 
 EVENTS: dict[type[Event], str] = {
     Enqueued: "enqueued",
@@ -101,10 +101,6 @@ EVENTS: dict[type[Event], str] = {
 
 _CLASSES = {name: kind for kind, name in EVENTS.items()}
 _FIELDS = {kind: {field.name for field in fields(cast(Any, kind))} for kind in EVENTS}
-
-
-class NewerVersion(NotALine):
-    """The line was written by a newer eventq, whose events this one may not know."""
 
 
 # Events as msgspec reads and writes them.
@@ -297,19 +293,17 @@ _FOR_THE_FOLD: dict[type, Callable[[Any], Any]] = {
 _read_line = msgspec.json.Decoder(_Line).decode
 
 
-def _parsed(line: bytes) -> _Line:
+def _parsed(line: bytes, steps: Steps = STEPS) -> _Line:
     try:
         entry = _read_line(line)
         if not line.isascii():
             line.decode()  # msgspec passes over the bytes of a payload
     except (msgspec.DecodeError, ValueError) as error:
-        raise _why_not(line, error) from None
-    if entry.v != VERSION:
-        raise _other_version(entry.v)
-    return entry
+        return _of_another_version(line, str(error), steps)
+    return entry if entry.v == VERSION else _of_another_version(line, "", steps)
 
 
-def read(line: bytes) -> Folded:
+def read(line: bytes, steps: Steps = STEPS) -> Folded:
     """What `replay` needs of a line whose hash was checked. Raises NotALine, or NewerVersion.
 
     Other spellings of a value are found by who encodes again.
@@ -317,9 +311,9 @@ def read(line: bytes) -> Folded:
     try:
         entry = _read_line(line)
         if entry.v != VERSION or not line.isascii():
-            entry = _parsed(line)
+            entry = _parsed(line, steps)
     except (msgspec.DecodeError, ValueError):
-        entry = _parsed(line)
+        entry = _parsed(line, steps)
     events = entry.events
     for i, event in enumerate(events):
         if (whole := _FOR_THE_FOLD.get(type(event))) is not None:
@@ -327,35 +321,63 @@ def read(line: bytes) -> Folded:
     return entry
 
 
-def decode(line: bytes) -> Entry:
+def decode(line: bytes, steps: Steps = STEPS) -> Entry:
     """The whole entry of a line whose hash was checked. Raises as `read` does."""
-    e = _parsed(line)
+    e = _parsed(line, steps)
     return Entry(
         e.seq, e.at, e.do, tuple(map(_event, e.events)), read_ask(e.do, e.ask), e.by, e.why
     )
-
-
-def _why_not(line: bytes, error: Exception) -> NotALine:
-    """The error for a line that does not read: a newer version may be why."""
-    try:
-        version = msgspec.json.decode(line, type=_Version).v
-    except (msgspec.DecodeError, ValueError):
-        version = VERSION
-    if version != VERSION:
-        return _other_version(version)
-    return NotALine(f"it does not read as an entry: {error}")
 
 
 class _Version(msgspec.Struct):
     v: int
 
 
-def _other_version(version: int) -> NotALine:
+class _Type(msgspec.Struct):
+    type: str = ""
+
+
+class _Types(msgspec.Struct):
+    events: list[_Type]
+
+
+def version_of(line: bytes) -> int:
+    """The version that a line says it has; the present one where it says none."""
+    try:
+        return msgspec.json.decode(line, type=_Version).v
+    except (msgspec.DecodeError, ValueError):
+        return VERSION
+
+
+def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
+    """An older line in the form of the present one; else what is wrong with a line that does not
+    read, which may be that it is newer."""
+    version = version_of(line)
     if version > VERSION:
-        return NewerVersion(
+        raise NewerVersion(
             f"it was written by version {version} of the format, and this eventq knows {VERSION}"
         )
-    return NotALine(f"no eventq ever wrote version {version} of the format")
+    if version == VERSION:
+        if strange := _unknown_types(line):
+            raise NewerVersion(
+                f"it has an event of the type {strange[0]!r}, which this eventq does not know: "
+                "a newer one may have written it"
+            )
+        raise NotALine(f"it does not read as an entry: {error}")
+    if version not in steps:
+        raise NotALine(f"no eventq ever wrote version {version} of the format")
+    try:
+        return _read_line(upcast(line, version, steps))
+    except (LookupError, TypeError, ValueError, msgspec.DecodeError) as wrong:
+        raise NotALine(f"it does not read as an entry of version {version}: {wrong}") from None
+
+
+def _unknown_types(line: bytes) -> list[str]:
+    try:
+        events = msgspec.json.decode(line, type=_Types).events
+    except (msgspec.DecodeError, ValueError):
+        return []
+    return [event.type for event in events if event.type and event.type not in _CLASSES]
 
 
 # As plain values, with cattrs.

@@ -7,6 +7,7 @@ have just appended.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -21,6 +22,9 @@ class Disk:
     def open(self, file: Path, flags: int, mode: int = 0o600) -> int:
         """A descriptor of this file, which no program that is started inherits."""
         return os.open(file, flags | os.O_CLOEXEC, mode)
+
+    flock = staticmethod(fcntl.flock)
+    """Take or let go of the lock on an open file, as in `fcntl`."""
 
     def pread(self, descriptor: int, size: int, offset: int) -> bytes:
         """At most `size` bytes from there; none past the end."""

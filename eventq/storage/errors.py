@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from eventq.core.errors import EventqError
 
-__all__ = ["HandleFinished", "LinesLost", "LogDamaged", "LogNewer", "NotAQueue", "ReadOnly"]
+__all__ = [
+    "HandleFinished",
+    "LinesLost",
+    "LockTimeout",
+    "LockUnsupported",
+    "LogDamaged",
+    "LogNewer",
+    "NotAQueue",
+    "QueueReplaced",
+    "ReadOnly",
+    "repair_words",
+]
+
+
+def repair_words(queue: Path) -> str:
+    """The command that makes a good queue of a damaged one, up to the damage."""
+    return f"eventq repair --queue {shlex.quote(str(queue))} --to NEWDIR"
 
 
 class NotAQueue(EventqError, FileNotFoundError):
@@ -20,18 +39,20 @@ class NotAQueue(EventqError, FileNotFoundError):
         return str(self.args[0])
 
 
-class LogDamaged(EventqError, ValueError):
-    """The log was changed, or lost something, after it was written.
+class _AtALine(EventqError, ValueError):
+    """A line of the log cannot be gone past.
 
     `file`, `line` (from 1), `byte` (from 0) say where; `seq` is the entry expected there. All
     that stands before can still be read.
     """
 
+    _advice: ClassVar[str]
+
     def __init__(self, file: Path, line: int, byte: int, seq: int, what: str) -> None:
         super().__init__(
             f"{file}, line {line} (byte {byte}), where entry {seq} should stand: {what}. "
             f"Nothing was changed. The {seq - 1} entries before it can be read with `eventq log` "
-            f"and `eventq at {seq - 1}`; bring back a good copy of this file to go on"
+            f"and `eventq at {seq - 1}`; {self._advice.format(repair_words(file.parent.parent))}"
         )
         self.file = file
         self.line = line
@@ -40,8 +61,25 @@ class LogDamaged(EventqError, ValueError):
         self.what = what
 
 
-class LogNewer(EventqError, ValueError):
-    """A newer eventq wrote this log; this one cannot know what its events mean."""
+class LogDamaged(_AtALine):
+    """The log was changed, or lost something, after it was written.
+
+    `file`, `line` (from 1), `byte` (from 0) say where; `seq` is the entry expected there. All
+    that stands before can still be read.
+    """
+
+    _advice = (
+        "bring back a good copy of this file to go on, or make a queue of what stands before: `{}`"
+    )
+
+
+class LogNewer(_AtALine):
+    """A newer eventq wrote this log; this one cannot know what its events mean.
+
+    It says where as `LogDamaged` does, and all that stands before can be read.
+    """
+
+    _advice = "open it with a newer eventq to go on"
 
 
 class LinesLost(EventqError, ValueError):
@@ -51,9 +89,48 @@ class LinesLost(EventqError, ValueError):
         super().__init__(
             f"{path}: the log ends with entry {last}, but a snapshot was taken after entry "
             f"{snapshot}: {snapshot - last} entries are lost. Bring back the missing end of the "
-            "log, or move the snapshot away to go on without what it knows"
+            "log, or go on without what the snapshot knows in a copy: "
+            f"`{repair_words(path)}`"
         )
         self.lost = snapshot - last
+
+
+class LockTimeout(EventqError, TimeoutError):
+    """Another process has the lock of the queue, and has not let go of it in time.
+
+    `holders` are the numbers of the processes that have it, where the kernel tells.
+    """
+
+    def __init__(self, queue: Path, seconds: float, holders: Sequence[int]) -> None:
+        who = " and ".join(f"process {pid}" for pid in holders) or "somebody"
+        super().__init__(
+            f"{queue} is locked: {who} has had its lock for the {seconds:g} seconds that were "
+            "waited. Nothing was changed. Writers hold it for far less than a second: see whether "
+            "that process is stopped or hangs, go on or end it, and ask again; reading needs no "
+            "lock"
+        )
+        self.holders = list(holders)
+
+
+class LockUnsupported(EventqError, OSError):
+    """The file system has no locks, so that nothing would keep two writers apart."""
+
+    def __init__(self, queue: Path, error: OSError) -> None:
+        super().__init__(
+            f"{queue} cannot be locked: its file system has no locks ({error.strerror}). Nothing "
+            "was changed. Keep the queue on a local disk; here it can be read only"
+        )
+
+
+class QueueReplaced(EventqError, OSError):
+    """Something else stands where this handle has a file open: the queue was moved or restored."""
+
+    def __init__(self, file: Path, what: str) -> None:
+        super().__init__(
+            f"{file} {what}. Nothing was written. Put the queue back where it was, or open it "
+            "again to go on with what stands there now"
+        )
+        self.file = file
 
 
 class HandleFinished(EventqError, RuntimeError):

@@ -7,16 +7,18 @@ by who asks for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from eventq.core.events import Entry
 from eventq.core.values import storable
 from eventq.storage.chain import hash_of
-from eventq.storage.codec import VERSION, decode
+from eventq.storage.codec import decode
 from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.upcast import VERSION
 
 __all__ = ["Line", "last_seq", "lines", "spelled"]
 
@@ -27,27 +29,38 @@ _BLOCK = 1 << 16
 
 
 class Line:
-    """One line: its seq and its bytes, with the newline."""
+    """One line: its seq and its bytes, with the newline; its entry, where that was wanted."""
 
-    __slots__ = ("bytes", "seq")
+    __slots__ = ("_entry", "bytes", "seq")
 
-    def __init__(self, line: bytes) -> None:
-        """Raises NotALine, or NewerVersion, for one that does not begin as a line does."""
+    def __init__(self, line: bytes, *, wanted: bool = False) -> None:
+        """Raises NotALine, or NewerVersion, for one that does not begin as a line does, or whose
+        entry is wanted and does not read."""
         begin = _BEGIN.match(line)
-        self.seq = decode(line).seq if begin is None else int(begin[1])
+        self._entry = decode(line) if wanted or begin is None else None
+        self.seq = self.entry.seq if begin is None else int(begin[1])
         self.bytes = line
 
+    @property
+    def entry(self) -> Entry:
+        """What the line says, if it was wanted."""
+        assert self._entry is not None
+        return self._entry
 
-def lines(log: Path, since: int = 1) -> Iterator[Line]:
+
+def lines(
+    log: Path, since: int = 1, wanted: Callable[[bytes], bool] = lambda _: False
+) -> Iterator[Line]:
     """The lines from the entry `since` on, in this folder of segments.
 
-    The chain is checked from the line before on, which is found by halving and taken at its
-    word. Raises LogDamaged and LogNewer, when it gets there.
+    Those that are `wanted` are decoded as they are checked: one that does not read is told with
+    its place, as any damage is. The chain is checked from the line before on, which is found by
+    halving and taken at its word. Raises LogDamaged and LogNewer, when it gets there.
     """
     cursor = _before(log, since)
     if not cursor.file.exists():
         return
-    for line in cursor.forward(Line):
+    for line in cursor.forward(lambda text: Line(text, wanted=wanted(text))):
         if line.seq >= since:
             yield line
 

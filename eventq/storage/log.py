@@ -3,12 +3,7 @@
 A queue is a directory: `log/` holds the segments, `snapshots/` the snapshots, `lock` is the file
 whose kernel lock makes one writer of many. The order of a write is: lock, catch up, decide, write,
 unlock, sync, answer. What was answered is on disk, as far as the disk is honest.
-
-* A torn tail (the last line of the last segment, cut short by a crash, or zeros) is cut by the
-  next writer under the lock, and the cut bytes are kept in `torn/`. A last line that lacks only
-  its newline is finished. Anything else that does not fit is damage, and never mended.
-* A write that fails is rolled back to the last good end under the same lock; a sync that fails
-  finishes the handle, since the kernel may have dropped what it could not write.
+The package says what is promised.
 """
 
 from __future__ import annotations
@@ -19,24 +14,27 @@ import io
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, get_args
+from time import monotonic
+from typing import Literal, get_args
 
 from eventq.core.errors import BadValue
-from eventq.core.events import Entry, Json
+from eventq.core.events import Entry
 from eventq.core.evolve import Folded
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import HandleFinished, LogDamaged, NotAQueue, ReadOnly
+from eventq.storage.errors import HandleFinished, LogDamaged, LogNewer, NotAQueue, ReadOnly
 from eventq.storage.folders import make_folders, sync_names
 from eventq.storage.later import BYTES, Later
+from eventq.storage.lock import AT_ONCE, TIMEOUT, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
-from eventq.storage.payload import to_json
+from eventq.storage.payload import SIZE_LIMIT, Door
+from eventq.storage.place import LOOK_EVERY, check_lock, check_segment
 from eventq.storage.replaying import entries_since, fold, state_after
-from eventq.storage.segments import Cursor, segment_path
+from eventq.storage.segments import CUT_SHORT, Cursor, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.watch import Watch
 
@@ -62,6 +60,8 @@ class Log:
         *,
         read_only: bool = False,
         segment_bytes: int = SEGMENT_BYTES,
+        size_limit: int = SIZE_LIMIT,
+        lock_timeout: float | None = TIMEOUT,
         durability: Durability = "power",
         disk: Disk = DISK,
     ) -> None:
@@ -70,7 +70,10 @@ class Log:
         self.path = path
         self.read_only = read_only
         self._segment_bytes = segment_bytes
+        self.door = Door(size_limit)
+        self._lock_timeout = lock_timeout
         self._disk = disk
+        self._flock = disk.flock
         self._pwrite, self._fdatasync = disk.pwrite, disk.fdatasync  # once: each command needs them
         self.mutex = threading.RLock()
         self._syncing = threading.RLock()  # a handler of a signal may ask in the midst of it
@@ -83,13 +86,17 @@ class Log:
         self._unmarked = False
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
-        self.damage: LogDamaged | None = None
-        """What a reader found wrong when it opened the log; it can read what stands before."""
+        self.damage: LogDamaged | LogNewer | None = None
+        """What a reader could not go past as it opened the log; it can read what stands before."""
         self._segment = -1
         self._lock = -1
+        self._look_at = 0.0
+        """When to look again whether the queue is still there, on the monotonic clock."""
         self._begun = -2
         """How long the lock was when this segment was last seen to be the last one: the file of
         the lock grows by a byte before each new segment, so that its size says when to look."""
+        self._kept = False
+        """Whether the lock is to outlast the command, see `alone`."""
         self._folder = path / "log"
         self._mark = path / "unsynced"
         if not read_only:
@@ -98,6 +105,7 @@ class Log:
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         self._cursor = Cursor(self._folder)
+        tell_of_forks(self)
 
     # The lock.
 
@@ -109,30 +117,57 @@ class Log:
                 self.check_alive()
             if self.read_only:
                 raise ReadOnly(self.path)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                self._flock(self._lock, AT_ONCE)
+            except OSError as error:
+                wait_for_lock(self._flock, self._lock, self.path, self._lock_timeout, error)
         except BaseException:
             self.mutex.release()
             raise
 
     def __exit__(self, *exc: object) -> None:
         try:
-            if self._lock >= 0:
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
+            if self._lock >= 0 and not self._kept:
+                self._flock(self._lock, fcntl.LOCK_UN)
         finally:
             self.mutex.release()
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock over several commands of this thread."""
+        with self:
+            outer, self._kept = self._kept, True
+            try:
+                yield
+            finally:
+                self._kept = outer
+
     def check_alive(self) -> None:
         """Raise HandleFinished where this handle answers nothing more."""
+        if self._finished is None and os.getpid() != self._pid:
+            self.forked()
         if self._finished is not None:
             self._leave_mark()
             raise HandleFinished(
                 f"this handle of {self.path} answers nothing more: {self._finished}"
             )
-        if os.getpid() != self._pid:
-            raise HandleFinished(
-                f"this handle of {self.path} belongs to process {self._pid}, which was forked: "
-                "open the queue again in this one"
-            )
+
+    def forked(self) -> None:
+        """In a child that was forked: let go of the lock, which is the parent's."""
+        self._finished = (
+            f"it belongs to process {self._pid}, which was forked: open the queue again in this one"
+        )
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+    def _look(self) -> None:
+        """See that what is open is what stands at its path. Raises QueueReplaced."""
+        if self._lock >= 0:
+            check_lock(self.path, self._lock)
+        if self._segment >= 0 and not check_segment(self._cursor, self._segment):
+            self._switch(self._open(self._cursor.file), self._cursor)
+        self._look_at = monotonic() + LOOK_EVERY
 
     # Reading.
 
@@ -144,7 +179,7 @@ class Log:
             return begin
         try:
             state = fold(self.path, begin, self._cursor.forward())
-        except LogDamaged as error:
+        except (LogDamaged, LogNewer) as error:
             if not self.read_only or error.seq == 1:
                 raise
             self.damage = error
@@ -163,18 +198,18 @@ class Log:
     def behind(self, *, locked: bool = False) -> bool:
         """Whether there is, or may be, something that this handle has not read."""
         cursor = self._cursor
+        if monotonic() >= self._look_at:
+            self._look()
         if self._segment < 0:
             return cursor.file.exists()
         segment = os.fstat(self._segment)
-        if not segment.st_nlink:  # a copy was put in its place, see `renew`
-            descriptor = self._open(cursor.file)
-            with self._syncing:
-                old, self._segment = self._segment, descriptor
-                os.close(old)
+        lock = segment if self._lock < 0 else os.fstat(self._lock)
+        if not (segment.st_nlink and lock.st_nlink):
+            self._look()
             segment = os.fstat(self._segment)
         if segment.st_size != cursor.offset:
             return True
-        begun = -1 if self._lock < 0 else os.fstat(self._lock).st_size
+        begun = -1 if self._lock < 0 else lock.st_size
         if begun == self._begun:
             return False
         there = os.access(f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK)
@@ -186,6 +221,8 @@ class Log:
         """What was written since this handle last looked."""
         cursor = self._cursor
         if self._segment < 0:
+            if self.damage is not None:
+                raise self.damage.with_traceback(None)  # the state would be short, and not say so
             if not cursor.file.exists():
                 return
             self._segment = self._open(cursor.file)
@@ -200,12 +237,21 @@ class Log:
                 )
             after = cursor.copy()
             if not after.next_segment(end - cursor.offset):
+                if (
+                    cursor.offset < end
+                    and cursor.overtaken()
+                    and os.fstat(self._segment).st_size == end
+                ):
+                    raise cursor.damaged(CUT_SHORT)
                 return
-            descriptor = self._open(after.file)
-            with self._syncing:
-                full, self._segment, self._cursor = self._segment, descriptor, after
-                os.close(full)
+            self._switch(self._open(after.file), after)
             cursor = after
+
+    def _switch(self, segment: int, cursor: Cursor) -> None:
+        """Go on with another open file: not while one is synced."""
+        with self._syncing:
+            old, self._segment, self._cursor = self._segment, segment, cursor
+            os.close(old)
 
     def _open(self, file: Path) -> int:
         return self._disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
@@ -220,10 +266,6 @@ class Log:
         """The seq and the hash of the last line that was read or written."""
         last = self._cursor.hash
         return self._cursor.seq, (last or b"").decode()
-
-    def payload(self, what: str, value: Any) -> Json | None:
-        """What a queue holds for this payload: its JSON text. Raises BadValue."""
-        return to_json(what, value)
 
     # Writing, under the lock.
 
@@ -256,7 +298,7 @@ class Log:
             cursor = self._cursor
             line, digest = encode(entry, last, first=True)
         elif self._segment < 0:
-            self._begin_segment()
+            self._segment = self._disk.open(cursor.file, os.O_RDWR | os.O_CREAT)
         if not cursor.offset:
             self._sync_names()
         after = cursor.copy()
@@ -295,12 +337,12 @@ class Log:
                 self._finished = f"a failed write could not be rolled back ({error})"
             raise
 
-    def _begin_segment(self) -> None:
-        self._segment = self._disk.open(self._cursor.file, os.O_RDWR | os.O_CREAT)
-
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
+        self._look()  # a name is about to be made
         cursor = self._cursor
+        if cursor.overtaken():
+            raise cursor.damaged(CUT_SHORT)
         self._sync_now(cursor.seq)
         begun = os.fstat(self._lock).st_size + 1
         self._disk.ftruncate(self._lock, begun)
@@ -308,9 +350,7 @@ class Log:
         descriptor = self._disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()
         after.next_segment(0)
-        with self._syncing:
-            full, self._segment, self._cursor = self._segment, descriptor, after
-            os.close(full)
+        self._switch(descriptor, after)
         self._begun = begun
 
     # Syncing, without the lock.
@@ -362,6 +402,8 @@ class Log:
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
         self.sync(state.seq)
+        with self.mutex:
+            self._look()
         return save(self.path / "snapshots", state, cursor, self._disk)
 
     def place_for_snapshot(self) -> Cursor:

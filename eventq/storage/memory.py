@@ -6,13 +6,13 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.chain import GENESIS
 from eventq.storage.errors import HandleFinished
+from eventq.storage.payload import OpenDoor
 
 __all__ = ["MemoryLog"]
 
@@ -28,6 +28,7 @@ class MemoryLog:
         self.grown = threading.Condition(self.mutex)
         self.head = (0, GENESIS)
         self.read_only = False
+        self.door = OpenDoor()
         self._shut = False
 
     def __enter__(self) -> None:
@@ -41,9 +42,11 @@ class MemoryLog:
     def __exit__(self, *exc: object) -> None:
         self.mutex.release()
 
-    def payload(self, what: str, value: Any) -> Any:  # noqa: ARG002  # as the log on disk has it
-        """What a queue holds for this payload: the very object."""
-        return value
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock over several commands of this thread."""
+        with self:
+            yield
 
     @property
     def seq(self) -> int:

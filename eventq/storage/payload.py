@@ -1,20 +1,23 @@
-"""JSON values at the door: what a queue with a path takes, and what it refuses."""
+"""At the door of a queue: the values, texts and sizes that it takes, and what it refuses."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from eventq.core.errors import BadValue
 from eventq.core.events import Json
+from eventq.core.values import shortened
 
-__all__ = ["SIZE_LIMIT", "to_json"]
+__all__ = ["SIZE_LIMIT", "Door", "OpenDoor", "to_json"]
 
 SIZE_LIMIT = 64 * 1024 * 1024
-"""How many bytes a payload or a result may have as JSON."""
+"""How many bytes a caller may send with one command, unless told otherwise: what becomes of it
+has no limit, nor has reading."""
 
 DEPTH_LIMIT = 200
 """How deep a value may be nested: every JSON reader in use copes with that."""
@@ -22,30 +25,71 @@ DEPTH_LIMIT = 200
 _encode = msgspec.json.Encoder().encode
 
 
-def to_json(what: str, value: Any) -> Json | None:
+def to_json(what: str, value: Any, limit: int = SIZE_LIMIT) -> Json | None:
     """The JSON text of a value. None, and None alone, is told as null.
 
     Raises BadValue, naming the place, for a value that would not come back the same: NaN, a tuple
-    or a set, a key that is not a text, a lone surrogate, an object of one's own.
+    or a set, a key that is not a text, a lone surrogate, an object of one's own; and for one of
+    more bytes than the limit.
     """
     if value is None:
         return None
-    _check(what, value)
+    _check(what, value, limit)
     text = Json(_encode(value))
-    if len(text) > SIZE_LIMIT:
-        raise BadValue(f"{what} has {len(text)} bytes as JSON; at most {SIZE_LIMIT} fit")
+    if len(text) > limit:
+        raise BadValue(f"{what} has {len(text)} bytes as JSON; at most {limit} fit")
     return text
 
 
-def _check(what: str, value: Any) -> None:
+class Door:
+    """What a queue with a path takes of what a caller sends, up to a limit in bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def payload(self, what: str, value: Any) -> Any:
+        """What the queue holds for this payload or result: its JSON text. Raises BadValue."""
+        return to_json(what, value, self._limit)
+
+    def error(self, text: Any) -> Any:
+        """What the queue holds of this error text: one longer than the limit is cut, and says so,
+        since a failure can always be recorded."""
+        return shortened(text, self._limit) if isinstance(text, str) else text
+
+    def check_size(self, what: str, parts: Iterable[str | bytes | None]) -> None:
+        """Raise BadValue where these texts have more bytes of UTF-8 together than the limit."""
+        size = 0
+        for part in parts:
+            if part:
+                size += len(part.encode() if isinstance(part, str) and not part.isascii() else part)
+        if size > self._limit:
+            raise BadValue(f"{what} has {size} bytes; at most {self._limit} fit: send less at once")
+
+
+class OpenDoor:
+    """What a queue in memory takes: the very objects, of any size."""
+
+    def payload(self, what: str, value: Any) -> Any:  # noqa: ARG002  # as on disk
+        """The object itself."""
+        return value
+
+    def error(self, text: Any) -> Any:
+        """All of it."""
+        return text
+
+    def check_size(self, what: str, parts: Iterable[Any]) -> None:
+        """Memory is the caller's own."""
+
+
+def _check(what: str, value: Any, limit: int) -> None:
     stack: list[tuple[str, Any, int]] = [(what, value, 0)]
     count = 0
     digits = sys.get_int_max_str_digits() or math.inf
     while stack:
         where, value, depth = stack.pop()
         count += 1
-        if 2 * count > SIZE_LIMIT + 2:  # each has two bytes at least, with its comma
-            raise BadValue(f"{what} has more than {SIZE_LIMIT} bytes as JSON; no more fit")
+        if 2 * count > limit + 2:  # each has two bytes at least, with its comma
+            raise BadValue(f"{what} has more than {limit} bytes as JSON; no more fit")
         kind = type(value)
         if depth > DEPTH_LIMIT:
             raise BadValue(f"{what} is nested deeper than {DEPTH_LIMIT} levels (or holds itself)")

@@ -13,6 +13,7 @@ from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode
+from eventq.storage.errors import repair_words
 from eventq.storage.segments import Cursor, find_segments
 
 __all__ = ["entries_since", "fold", "state_after"]
@@ -34,7 +35,9 @@ def fold(queue: Path, begin: State, entries: Iterator[Folded]) -> State:
     try:
         return replay(begin, entries)
     except ImpossibleEvent as error:
-        raise error.told(_story(queue, error.task, error.seq)) from None
+        told = error.told(_story(queue, error.task, error.seq))
+        told.add_note(f"to go on with what stands before it: `{repair_words(queue)}`")
+        raise told from None
     finally:
         if collecting:
             gc.enable()

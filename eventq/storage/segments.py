@@ -15,9 +15,12 @@ from eventq.storage.chain import GENESIS, TAIL, hash_of, prev_of
 from eventq.storage.codec import NewerVersion, NotALine, read
 from eventq.storage.errors import LogDamaged, LogNewer
 
-__all__ = ["Cursor", "find_segments", "segment_path"]
+__all__ = ["CUT_SHORT", "Cursor", "find_segments", "segment_path"]
 
 E = TypeVar("E")
+
+CUT_SHORT = "it is cut short, and yet a later segment follows"
+"""What is wrong with a segment that lacks some of its end."""
 
 
 def segment_path(log: Path, first: int) -> Path:
@@ -106,7 +109,7 @@ class Cursor:
         finally:
             self.seq, self.hash, self.offset, self.lines = seq, last, offset, count
         if isinstance(wrong, NewerVersion):
-            raise LogNewer(f"{self.file}, line {count + 1}: {wrong}")
+            raise LogNewer(self.file, count + 1, offset, seq + 1, str(wrong))
         if wrong is not None:
             raise self.damaged(wrong)
 
@@ -131,7 +134,7 @@ class Cursor:
             missing = segment_path(self.log, self.seq + 1).name
             raise self.damaged(f"the segment {missing} is missing, and entry {later[0]} is there")
         if later:
-            raise self.damaged("it is cut short, and yet a later segment follows")
+            raise self.damaged(CUT_SHORT)
 
     def next_segment(self, rest: int) -> bool:
         """Move on to the next segment, if it is there. `rest` is how many bytes were not read."""
@@ -140,9 +143,13 @@ class Cursor:
         if not segment_path(self.log, self.seq + 1).exists():
             return False
         if rest:
-            raise self.damaged("it is cut short, and yet a later segment follows")
+            raise self.damaged(CUT_SHORT)
         self.first, self.offset, self.lines = self.seq + 1, 0, 0
         return True
+
+    def overtaken(self) -> bool:
+        """Whether a segment is there that lines which are missing here must have preceded."""
+        return find_segments(self.log)[-1:] > [self.seq + 1]
 
 
 def _what_is_wrong(line: bytes) -> str:

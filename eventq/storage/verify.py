@@ -18,15 +18,19 @@ from attrs import frozen
 from eventq.core.events import Entry
 from eventq.core.state import State
 from eventq.storage.chain import GENESIS, fits, hash_of
-from eventq.storage.codec import decode, encode
+from eventq.storage.codec import decode, encode, version_of
 from eventq.storage.errors import LogDamaged, LogNewer
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, snapshot_path, snapshots
+from eventq.storage.upcast import VERSION
 
 __all__ = ["MOST", "Fault", "Problem", "Verification"]
 
 MOST = 100
 """How many problems are kept; the rest is counted."""
+
+
+_PRESENT = b'{"v":%d,' % VERSION
 
 
 class Fault(StrEnum):
@@ -50,12 +54,13 @@ class Problem:
 
 
 class _Read:
-    """A line and its entry."""
+    """A line, its entry, and whether it is of the present version, which can be encoded again."""
 
-    __slots__ = ("bytes", "entry", "seq")
+    __slots__ = ("bytes", "entry", "present", "seq")
 
     def __init__(self, line: bytes) -> None:
         self.entry = decode(line)
+        self.present = line.startswith(_PRESENT) or version_of(line) == VERSION
         self.bytes = line
         self.seq = self.entry.seq
 
@@ -82,6 +87,14 @@ class Verification:
         self.more = 0
         """How many problems there are beyond those that were kept."""
         self.notes: list[str] = []
+        self.place: tuple[Path, int, int] = segment_path(self.log, 1), 1, 0
+        """Where the last line that was read begins: the file, the line, the byte."""
+        self.end = 0
+        """Where it ends, as a byte of its file."""
+        self.present = True
+        """Whether the last line that was read is of the present version of the format."""
+        self.error: LogNewer | OSError | None = None
+        """What kept the log from being read to its end, or to its damage."""
         self._folder = path / "snapshots"
         self._given = head
         self._cursor = Cursor(self.log)
@@ -103,10 +116,11 @@ class Verification:
             self.whole = False
             self._wrong(Fault.DAMAGED, error.seq, error.what, error.file, error.line, error.byte)
         except LogNewer as error:
-            self.whole = False
-            self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error), cursor.file)
+            self.whole, self.error = False, error
+            where = error.file, error.line, error.byte
+            self._wrong(Fault.NOT_CHECKED, error.seq, error.what, *where)
         except OSError as error:
-            self.whole = False
+            self.whole, self.error = False, error
             self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error.strerror), cursor.file)
 
     def _entries(self) -> Iterator[Entry]:
@@ -129,12 +143,16 @@ class Verification:
     def _segment(self) -> Iterator[Entry]:
         """The entries of one segment, each encoded again."""
         cursor = self._cursor
-        byte = 0
+        self.end = 0
         with cursor.file.open("rb", buffering=1 << 20) as file:
             for number, read in enumerate(cursor.follow(file, _Read), 1):
                 entry, line = read.entry, read.bytes
-                where = cursor.file, number, byte
-                if encode(entry, self.head[1].encode(), first=number == 1)[0] != line:
+                self.place = where = cursor.file, number, self.end
+                self.present = read.present
+                if (
+                    read.present
+                    and encode(entry, self.head[1].encode(), first=number == 1)[0] != line
+                ):
                     what = "encoded again, its entry gives other bytes: eventq did not write it"
                     self._wrong(Fault.DAMAGED, entry.seq, what, *where)
                 if self._at is not None and entry.at < self._at:
@@ -143,7 +161,7 @@ class Verification:
                 self._at = entry.at
                 self.head = entry.seq, (hash_of(line) or b"").decode()
                 self.bytes_read += len(line)
-                byte += len(line)
+                self.end += len(line)
                 if self._given is not None and self._given[0] == entry.seq:
                     self._bears_out("the head given", self._given)
                 yield entry

@@ -17,6 +17,7 @@ from eventq.core.errors import BadValue, StaleLease, UnknownWorker
 from eventq.core.events import Kind
 from eventq.core.policy import seconds
 from eventq.core.record import Lease
+from eventq.core.values import shortened
 from eventq.worker.context import Context, Permanent, TaskFailed
 from eventq.workqueue import WorkQueue
 
@@ -88,7 +89,7 @@ def failure(error: BaseException, permanent: tuple[type[BaseException], ...]) ->
     """What the queue is told of an exception, which may be as hostile as it likes."""
     final = issubclass(type(error), (Permanent, *permanent))
     return Failure(
-        _cut(_shown(error)),
+        shortened(_shown(error), ERROR_LIMIT),
         "permanent" if final else "retryable",
         _retry_after(error),
         _trace(error),
@@ -98,7 +99,7 @@ def failure(error: BaseException, permanent: tuple[type[BaseException], ...]) ->
 def not_storable(error: BaseException) -> Failure:
     """The failure of a task whose result no queue could take: the next would be no better."""
     why = str(error) if type(error) is BadValue else _shown(error)
-    return Failure(_cut(f"the result cannot be stored: {why}"), "permanent")
+    return Failure(shortened(f"the result cannot be stored: {why}", ERROR_LIMIT), "permanent")
 
 
 def _shown(error: BaseException) -> str:
@@ -143,15 +144,6 @@ def _retry_after(error: BaseException) -> timedelta | None:
     except BaseException:  # noqa: BLE001  # a subclass may have anything in its place
         return None
     return wait if type(wait) is timedelta and wait >= timedelta() else None
-
-
-def _cut(text: str) -> str:
-    """The text as UTF-8 has it, no longer than the limit."""
-    data = text[:ERROR_LIMIT].encode(errors="backslashreplace")
-    if len(text) <= ERROR_LIMIT and len(data) <= ERROR_LIMIT:
-        return data.decode()
-    mark = f"... (cut, {len(text):,} characters in all)"
-    return data[: ERROR_LIMIT - len(mark)].decode(errors="ignore") + mark
 
 
 # Telling the queue.

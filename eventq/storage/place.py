@@ -1,0 +1,45 @@
+"""Whether the files that a handle has open are still those that stand at their paths.
+
+A queue may be moved away and another put there, as a backup is restored. Who then went on with
+the open files would write where nobody looks, and with the names of new ones into another log.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from eventq.storage.beginning import stands_there
+from eventq.storage.errors import QueueReplaced
+from eventq.storage.segments import Cursor
+
+__all__ = ["LOOK_EVERY", "check_lock", "check_segment"]
+
+LOOK_EVERY = 0.1
+"""How many seconds a look is good for. It costs some microseconds for the paths: a command pays
+for it only if none did shortly before. What happens in between went to the files that were moved,
+and stays whole there."""
+
+
+def check_lock(queue: Path, lock: int) -> None:
+    """Raise QueueReplaced unless this open file is the lock of the queue at this path."""
+    if not _same(queue / "lock", lock):
+        raise QueueReplaced(queue / "lock", "is not the file that this handle has locked")
+
+
+def check_segment(cursor: Cursor, segment: int) -> bool:
+    """Whether this open file is the segment of the cursor; False: a copy of it was put in its
+    place, as after a failed sync. Raises QueueReplaced for anything else."""
+    if _same(cursor.file, segment):
+        return True
+    if cursor.offset and not stands_there(cursor):
+        what = f"does not hold entry {cursor.seq} any more, as this handle has read it"
+        raise QueueReplaced(cursor.file, what)
+    return False
+
+
+def _same(file: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
