@@ -224,7 +224,7 @@ def test_the_commands_say_what_is_archived(queue: Path, attic: Path) -> None:
     assert (ran.code, ran.out) == (0, "\n".join(whole.split("\n")[gone:]))
     assert eventq("status", "--queue", queue, "--json").value["archived"] == gone
     assert f"entries 1 to {gone}: eventq unarchive" in eventq("status", "--queue", queue).out
-    for words in (["dlq"], ["dlq", "--list"], ["head"], ["at", whole.count("\n")]):
+    for words in (["dlq"], ["dlq", "--list", "--json"], ["head"], ["at", whole.count("\n")]):
         assert eventq(*words, "--queue", queue).code == 0
     out = eventq("unarchive", "--queue", queue).out.splitlines()
     assert out[-1] == f"{len(moved)} files back in the log"
@@ -379,6 +379,44 @@ def test_a_handle_that_slept_while_its_segment_was_archived_says_so(
     with WorkQueue.open(path) as q:
         q.enqueue("c")
         assert [task.id for task in q.state.tasks()] == [*"abc"]
+
+
+def test_a_copy_that_does_not_read_back_is_not_kept(queue: Path, attic: Path) -> None:
+    """The segment stays in the log."""
+
+    class Lying(Disk):
+        lies = False
+
+        def write_file(self, file: Path, data: bytes, taken: int = os.O_EXCL) -> None:
+            super().write_file(file, data.replace(b"a", b"b") if self.lies else data, taken)
+
+    before = log_bytes(queue)
+    disk = Lying()
+    with WorkQueue.open(queue, disk=disk) as q:
+        q.snapshot()
+        disk.lies = True
+        with pytest.raises(ArchiveRefused, match="does not read back"):
+            archive_module.archive(q._log, attic)  # type: ignore[arg-type]
+    assert log_bytes(queue) == before
+    assert list(attic.iterdir()) == []
+
+
+def test_nothing_is_taken_from_a_queue_that_was_put_there_meanwhile(
+    queue: Path, attic: Path
+) -> None:
+    """It was moved away and another restored while a segment was copied."""
+
+    class Moving(Disk):
+        def rename(self, file: Path, target: Path) -> None:
+            super().rename(file, target)
+            if target.parent == attic:
+                queue.rename(queue.with_name("moved"))
+                shutil.copytree(queue.with_name("moved"), queue)
+
+    before = log_bytes(queue)
+    with WorkQueue.open(queue, disk=Moving()) as q, pytest.raises(QueueReplaced):
+        q.archive(attic)
+    assert log_bytes(queue) == log_bytes(queue.with_name("moved")) == before
 
 
 # Killed on the way.
