@@ -37,10 +37,11 @@ from eventq.storage.archived import Moved
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue
 from eventq.storage.lock import TIMEOUT
-from eventq.storage.log import SEGMENT_BYTES, Durability, Log
+from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.payload import SIZE_LIMIT
 from eventq.storage.segments import Cursor
+from eventq.storage.syncing import Durability
 from eventq.view import View
 
 __all__ = ["NOT_TOLD", "Handle", "no_answer"]

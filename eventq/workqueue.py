@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -266,12 +267,23 @@ class WorkQueue(Handle):
         """Hand out again. Resuming twice is harmless."""
         self._ask(Resume(), no_answer, by, why)
 
+    @contextmanager
+    def alone(self) -> Iterator[State]:
+        """In here nobody else writes to the queue, no other thread and no other process: it stands
+        as this state says until a command of this thread changes it.
+
+        All others wait meanwhile, so be quick, and wait for nothing. Raises HandleFinished,
+        ReadOnly.
+        """
+        with self._log.alone():
+            self._catch_up(locked=True)
+            yield self._current.state()
+
     def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
         """Agree on another policy: the `parts` that are given change, as `open` takes them."""
-        with self._log:  # nobody changes another part meanwhile
-            self._catch_up(locked=True)
+        with self.alone() as now:  # nobody changes another part meanwhile
             try:
-                policy = with_changes(self._current.now.policy, **parts)
+                policy = with_changes(now.policy, **parts)
             except TypeError as error:
                 raise BadValue(f"a policy has no such part: {error}") from None
             if self.path is not None:

@@ -406,7 +406,7 @@ def test_of_several_tasks_each_is_told_and_one_refusal_is_enough_for_exit_3(queu
     """The others are resolved all the same; a task named twice is resolved once."""
     words = ["resolve", "fetsh", "fetch", "parse", "fetch", "--queue", queue, "--why", "x"]
     ran = eventq(*words)
-    only = "and only a task that is DEAD or PARKED or CANCELLED"
+    only = "and only a task that is DEAD, PARKED or CANCELLED"
     assert ran.code == 3
     assert ran.out == "fetch is SUCCEEDED now\n"
     assert ran.err.splitlines() == [
@@ -458,12 +458,20 @@ def test_cancel_and_restore_move_a_task_there_and_back(queue: Path) -> None:
     assert eventq("restore", "fetch", "--queue", queue, "--why", "x").code == 3
 
 
+def test_every_command_is_told_in_one_line() -> None:
+    """The list of commands cuts none short at 80 columns."""
+    out = on_terminal("--help").out.partition("Commands:")[2].partition("Exit codes")[0]
+    lines = [line.rstrip() for line in out.splitlines() if line.strip()]
+    assert len(lines) == len(group.commands)
+    assert not [line for line in lines if line.endswith("...")]
+
+
 def test_close_and_reopen_say_whether_it_was_so_already(queue: Path) -> None:
     """Asking twice is harmless, and writes nothing."""
     words = ["--queue", queue, "--why", "x"]
     assert eventq("close", *words).out == "the queue is closed to new tasks\n"
     with untouched(queue):
-        assert eventq("close", *words).out == "the queue was closed to new tasks already\n"
+        assert eventq("close", *words).out == "the queue is closed already to new tasks\n"
     assert eventq("reopen", *words, "--json").value == {"admission": "open", "changed": True}
     assert eventq("reopen", *words, "--json").value == {"admission": "open", "changed": False}
 

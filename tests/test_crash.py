@@ -29,6 +29,7 @@ from disk import (
 
 from eventq import EventqError, HandleFinished, LogDamaged, State, WorkQueue
 from eventq.core.evolve import replay
+from eventq.testing.faults import FaultyDisk
 
 SHORT = FIXTURES / "short"
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -281,3 +282,56 @@ def test_damage_met_on_the_way_leaves_the_handle_where_it_is(tmp_path: Path) -> 
         file.write_bytes(good)
         q.enqueue("f")
     check(path, *"abcdf")
+
+
+@pytest.mark.parametrize("cut", [-100, 1])
+def test_lines_lost_that_a_handle_has_not_read_never_fork_the_chain(
+    cut: int, tmp_path: Path
+) -> None:
+    """Half a line, or all of it: later files say that there was more, so nothing is written."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, segment_bytes=900) as q:
+        with WorkQueue.open(path, segment_bytes=900) as other:
+            for _ in range(6):
+                other.enqueue()
+        file = segments(path)[0]
+        first, second = cut_lines(file.read_bytes())
+        file.chmod(0o600)
+        file.write_bytes(first + second[:-100] if cut < 0 else first)
+        file.chmod(0o400)
+        with untouched(path / "log"), pytest.raises(LogDamaged, match="cut short") as caught:
+            q.enqueue("a")
+        assert (caught.value.seq, caught.value.byte) == (2, len(first))
+        file.unlink()
+        file.write_bytes(first + second)
+        q.enqueue("a")
+    assert len(check_chain(path)) == 8
+
+
+@pytest.mark.parametrize("name", ["segment-lost", "segment-short", "segment-cut", "bit-flipped"])
+def test_a_reader_of_a_damaged_log_is_never_given_a_short_state(name: str, tmp_path: Path) -> None:
+    """Each time that it asks how things stand now it is told; what stands before, it can read."""
+    path = copied(FIXTURES / name, tmp_path / "q")
+    with WorkQueue.open(path, read_only=True) as q:
+        for _ in range(2):
+            with pytest.raises(LogDamaged) as caught:
+                _ = q.state
+            with pytest.raises(LogDamaged):
+                _ = q.head
+        last = caught.value.seq - 1
+        assert q.at(last).seq == last
+
+
+def test_what_was_cut_off_lasts_before_the_log_ends_without_it(tmp_path: Path) -> None:
+    """Bytes, name and folder."""
+    path = tmp_path / "q"
+    disk = FaultyDisk()
+    with WorkQueue.open(path, disk=disk) as q:
+        with segments(path)[-1].open("ab") as file:
+            file.write(b"torn")
+        disk.calls.clear()
+        q.enqueue("a")
+    disk.leave(path, tmp_path / "left")
+    assert kept(tmp_path / "left") == [b"torn"]
+    names = [call.name for call in disk.calls]
+    assert names.index("ftruncate") > len(names) - 1 - names[::-1].index("sync_folder")

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 from disk import Ticks, untouched
+from forked import Child, children, hear
 from ledger import Ledger, Walk
 from terminal import Ran, eventq, on_terminal, process, started
 
 from eventq import Enqueue, Retry, Select, Status, WorkQueue
+from eventq.cli import redrive as commands
 from eventq.core.commands import Fail, Redrive, RedriveAll
 from eventq.core.errors import UnknownTask, WrongStatus
 from eventq.queries.plan import Chosen, Plan, drift, plan, plan_alone, refusals, roots_of
@@ -387,22 +389,41 @@ def test_a_plan_is_for_its_own_queue(queue: Path, tmp_path: Path) -> None:
     assert "it was made for the queue" in ran.err
 
 
-def test_a_task_that_somebody_else_was_faster_with_is_answered_so(
-    queue: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["--apply", "--all", "b"])
+def test_nobody_comes_between_the_plan_and_the_redrive(
+    queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Between the plan and the entry: the others are redriven, and that one is refused."""
-    whole = WorkQueue.redrive_all
+    """Another process that cancels what was just found to be dead has to wait."""
+    file = tmp_path / "plan.json"
+    redrive(queue, "--all", "--save", file)
 
-    def slow(self: WorkQueue, *args: Any, **more: Any) -> Any:
-        with WorkQueue.open(queue) as other:
-            other.redrive("b")
-        return whole(self, *args, **more)
+    def work(tell: Callable[[str], None]) -> None:
+        tell("asks")
+        with WorkQueue.open(queue) as q:
+            q.cancel("b")
+            tell("cancelled")
 
-    monkeypatch.setattr(WorkQueue, "redrive_all", slow)
-    ran = redrive(queue, "--all", "--why", "x", "--json")
-    assert ran.code == 3
-    assert [one["task"] for one in ran.values if one["outcome"] == "redriven"] == ["a"]
-    assert (ran.error["task"], ran.error["status"]) == ("b", "READY")
+    with children() as others:
+        name = {"--apply": "drift", "--all": "plan", "b": "plan_alone"}[how]
+        found = getattr(commands, name)
+
+        def slow(*args: Any) -> Any:
+            others.append(Child(work))
+            answer = found(*args)
+            told = hear(others)[0][1]
+            while told == ["asks"]:
+                more = hear(others, 0.2)
+                told += more[0][1] if more else ["waits"]
+            assert told == ["asks", "waits"]
+            return answer
+
+        monkeypatch.setattr(commands, name, slow)
+        ran = redrive(queue, *([how, file] if how == "--apply" else [how]), "--why", "x", "--json")
+        assert ran.code == 0
+        assert "b" in {one["task"] for one in ran.values if one["outcome"] == "redriven"}
+        assert others[0].end() == (0, ["cancelled"])
+    with WorkQueue.open(queue) as q:
+        assert [entry.do[:7] for entry in q.entries()][-2:] == ["redrive", "cancel"]
 
 
 def test_a_terminal_is_told_of_the_first_of_many(tmp_path: Path) -> None:

@@ -8,9 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-from disk import lines
-from script import Run, kept, whole
+import pytest
+from disk import Ticks, check_chain, lines
+from script import CALLS, Run, kept, whole
 
+from eventq import Enqueue, HandleFinished, WorkQueue
+from eventq.queries.legal import Judge
+from eventq.storage.verify import Verification
 from eventq.testing.faults import Choose, FaultyDisk, PowerCut, every_choice, lose_all
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
@@ -50,3 +54,100 @@ def test_a_power_cut_at_every_call(ram: Path) -> None:
     print(f"{cuts} power cuts, {states} states of the disk after them")
     assert cuts > 130
     assert states >= 5 * cuts
+
+
+ROUNDS, LIVES = (25, 4) if THOROUGH else (8, 1)
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_a_long_life_on_a_bad_disk(seed: int, ram: Path) -> None:
+    """One queue, many power cuts, and more faults between them, at random: no head that was ever
+    told is missing from the log in the end, which is legal."""
+    draw = Random(seed)
+    path, clock = ram / "0", Ticks()
+    head = 0, ""
+    cuts = failures = 0
+    for n in range(ROUNDS):
+        disk = a_bad_disk(draw)
+        head, failed = a_life(path, disk, clock, draw, head)
+        failures += failed
+        cuts += 1
+        left = ram / str(n + 1)
+        disk.leave(path, left, draw.randrange)
+        shutil.rmtree(path)
+        path = left
+    WorkQueue.open(path, clock=clock, disk=FaultyDisk()).shut()
+    verification, judge = Verification(path, head), Judge()
+    for entry in verification.entries():
+        judge.judge(entry)
+    verification.finish()
+    judge.end()
+    assert (verification.problems, judge.breaches) == ([], [])
+    entries = len(check_chain(path))
+    print(f"{entries} entries, {cuts} power cuts, {failures} failed commands")
+    assert entries > 20 * ROUNDS
+    assert failures > ROUNDS
+
+
+def a_bad_disk(draw: Random) -> FaultyDisk:
+    """Its power goes some time, and before that some calls fail or are short."""
+    disk = FaultyDisk()
+    disk.cut_power(draw.randrange(1, 500))
+    for _ in range(draw.randrange(6)):
+        call = draw.choice(
+            sorted(CALLS - {"open"})
+        )  # else the mark of a failed sync may be missing
+        nth = draw.randrange(1, 150 if call in ("pwrite", "fdatasync") else 15)
+        disk.fail(call, nth, written=draw.choice([0, 40, -1]))
+    for _ in range(draw.randrange(4)):
+        disk.shorten(draw.randrange(1, 150), to=draw.randrange(1, 60))
+    return disk
+
+
+def a_life(
+    path: Path, disk: FaultyDisk, clock: Ticks, draw: Random, head: tuple[int, str]
+) -> tuple[tuple[int, str], int]:
+    """Ask at random until the power goes: the last head that was told, and how much failed."""
+    q: WorkQueue | None = None
+    failed = 0
+    try:
+        while True:
+            try:
+                if q is None:
+                    q = WorkQueue.open(path, segment_bytes=4000, clock=clock, disk=disk)
+                    assert q.head[0] >= head[0], "what was told is lost"
+                a_command(q, draw)
+                head = q.head
+            except HandleFinished:
+                assert q is not None
+                q.shut()
+                q = None
+            except OSError:
+                failed += 1
+            if q is not None and draw.random() < 0.02:
+                q.shut()
+                q = None
+    except PowerCut:
+        if q is not None:
+            q.shut()
+        return head, failed
+
+
+def a_command(q: WorkQueue, draw: Random) -> None:
+    """Something or other."""
+    leases = [task.lease for task in q.state.tasks() if task.lease is not None]
+    match draw.randrange(7):
+        case 0 | 1:
+            q.enqueue(None, "x" * draw.randrange(300))
+        case 2:
+            q.enqueue_all(Enqueue(None, n) for n in range(draw.randrange(20)))
+        case 3:
+            q.start()
+        case 4 if leases:
+            q.complete(draw.choice(leases))
+        case 5 if leases:
+            q.fail(draw.choice(leases), "HTTP 503")
+        case 6:
+            q.snapshot()
+        case _:
+            q.start()

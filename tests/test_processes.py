@@ -310,6 +310,50 @@ def test_who_waits_is_woken_by_another_process(tmp_path: Path) -> None:
         assert q.state.count(Status.SUCCEEDED) == 3
 
 
+def test_who_is_alone_with_a_queue_is_not_disturbed(tmp_path: Path) -> None:
+    """Another process waits until the last of several commands, or until one has failed."""
+    path = tmp_path / "q"
+
+    def work(tell: Callable[[str], None]) -> None:
+        tell("asks")
+        with WorkQueue.open(path) as mine:
+            mine.enqueue("theirs")
+        tell("done")
+
+    with WorkQueue.open(path) as q, children() as others:
+        with q.alone() as state:
+            assert len(state) == 0
+            others.append(Child(work))
+            assert others[0].told() == ["asks"]
+            q.enqueue("a")
+            with q.alone() as state:
+                assert "a" in state
+            q.reconfigure(capacity=None)
+            assert hear(others, 0.2) == []
+            q.enqueue("b")
+        assert others[0].end() == (0, ["done"])
+        assert [task.id for task in q.state.tasks()] == ["a", "b", "theirs"]
+        with pytest.raises(ZeroDivisionError), q.alone():
+            raise ZeroDivisionError
+        others.append(Child(work))
+        assert others[1].end() == (0, ["asks", "done"])
+    check(path)
+
+
+def test_a_thread_that_is_alone_with_a_queue_is_not_disturbed() -> None:
+    """In memory, too: other threads wait."""
+    asked = threading.Event()
+    with WorkQueue.in_memory() as q:
+        other = threading.Thread(target=lambda: asked.set() or q.enqueue("theirs"))
+        with q.alone():
+            other.start()
+            asked.wait()
+            q.enqueue("a")
+            q.enqueue("b")
+        other.join()
+        assert [task.id for task in q.state.tasks()] == ["a", "b", "theirs"]
+
+
 def test_a_pool_of_processes_may_open_one_queue_each(tmp_path: Path) -> None:
     """As programs do that start afresh, and share nothing but the directory."""
     path = tmp_path / "q"

@@ -304,6 +304,21 @@ def test_half_a_line_less_is_a_lost_line_too(toured: tuple[Path, State]) -> None
     assert file.read_bytes() == text
 
 
+def test_a_first_line_that_lacks_only_its_newline_is_not_counted_as_lost(
+    toured: tuple[Path, State],
+) -> None:
+    """Nor where it is the first of a file, which alone does not say what it follows from."""
+    path, _ = toured
+    with WorkQueue.open(path) as q:
+        q.snapshot()
+    file = segments(path)[-1]
+    first, *rest = cut_lines(file.read_bytes())
+    file.write_bytes(first[:-1])
+    with pytest.raises(LinesLost) as caught:
+        WorkQueue.open(path)
+    assert caught.value.lost == len(rest) > 0
+
+
 # Taking one.
 
 

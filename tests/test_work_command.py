@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -10,22 +11,28 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from running import check_history, environment, left_of, until
 
 from eventq import Retry, Status, WorkQueue
 from eventq.aio import AsyncWorker
 from eventq.cli import attempts
+from eventq.cli.live import JsonView, Out, PlainView
 from eventq.cli.orders import GRACE
 from eventq.cli.processes import process, processes
+from eventq.cli.progress import Progress
+from eventq.cli.work import work
 from eventq.core.events import Started
 
 MAIN = """
 import sys
 from eventq.cli.exits import FAILURES, code_of, complain
+from eventq.cli.progress import Progress
 from eventq.cli.work import work
 try:
     sys.exit(work.main(prog_name="eventq work", standalone_mode=False))
@@ -87,6 +94,53 @@ def sh(script: str, **fields: Any) -> dict[str, Any]:
 
 def statuses(q: WorkQueue) -> dict[str, Status]:
     return {task.id: task.status for task in q.state.tasks()}
+
+
+def test_who_waits_for_a_queue_to_drain_is_told_why(q):
+    """While nothing runs here."""
+    q.enqueue("late", TRUE, not_before=datetime.now(UTC) + timedelta(hours=2))
+    worker = start(q, "--drain")
+    assert worker.stdout.readline() == WAITS
+    worker.send_signal(signal.SIGTERM)
+    assert ended(worker)[0] == 128 + signal.SIGTERM
+
+
+WAITS = "waiting   for 1 delayed; the next is due in 1 h 59 min\n"
+
+
+def test_what_is_waited_for_is_said_once_until_something_begins(q):
+    """By whom it runs, if it runs elsewhere; and never while something runs here."""
+    q.enqueue("late", TRUE, not_before=datetime.now(UTC) + timedelta(hours=2))
+    out = io.StringIO()
+    progress = Progress(PlainView(Out(out)), 30)
+    progress.idle(q.state)
+    progress.idle(q.state)
+    assert out.getvalue() == WAITS
+    q.enqueue("now", TRUE)
+    lease = q.start("w")
+    progress.began(lease)
+    progress.idle(q.state)
+    progress.succeeded(lease)
+    progress.idle(q.state)
+    assert out.getvalue().splitlines()[1:] == [
+        "started   now",
+        "succeeded now in 0.0 s",
+        "waiting   for 1 running elsewhere, 1 delayed; the next is due in 1 h 59 min",
+    ]
+    told = Progress(JsonView(Out(out)), 30)
+    told.idle(q.state)
+    assert len(out.getvalue().splitlines()) == 4
+
+
+def test_lengths_of_time_have_a_unit_or_are_seconds(q):
+    """As for `reconfigure`; what is neither is told so."""
+    for task, given in {"a": "90", "b": "2m", "c": "1.5h"}.items():
+        q.enqueue(task, TRUE)
+        assert drain(q, "--lease-for", given, "--grace", given)[0] == 0
+    asked = [entry.ask["lease_for"] for entry in q.entries() if entry.do == "start"]
+    assert sorted({length.total_seconds() for length in asked}) == [90, 120, 5400]
+    with pytest.raises(click.BadParameter, match="seconds, like 10 or 5m"):
+        work.main(["--queue", str(q.path), "--grace", "1 week"], standalone_mode=False)
 
 
 def test_commands_are_run_as_eventq_run_would(q, tmp_path):

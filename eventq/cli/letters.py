@@ -259,7 +259,7 @@ def _check(screen: Screen, asked: Condition, found: Letters, as_json: bool) -> N
 @queue_option
 @json_option
 def dlq(listed: bool, asked: Condition | None, queue: Path, as_json: bool) -> None:
-    """Group the dead letters and the parked tasks by what they died of.
+    """Group dead letters and parked tasks by what they died of.
 
     Errors that differ only in numbers, hex ids, uuids, addresses and quoted texts are one group.
     BLOCKED counts what waits below its roots, +1H what came to it within the last hour, and ROOT

@@ -114,8 +114,8 @@ resolve = _on_tasks(
     "resolve",
     "resolved",
     (S.DEAD, S.PARKED, S.CANCELLED),
-    "Say that a person did DEAD, PARKED or CANCELLED tasks by hand.",
-    "They have succeeded then, without a result, and what needs them goes on.",
+    "Say that a person did tasks by hand: they have succeeded.",
+    "For DEAD, PARKED or CANCELLED tasks. They have no result; what needs them goes on.",
     'eventq resolve fetch --queue nightly --why "copied by hand"',
 )
 
@@ -145,7 +145,7 @@ restore = _on_tasks(
 
 
 def _switch(verb: str, part: str, value: str, words: str, tells: str, *lines: str) -> click.Command:
-    """The command that lets this part of the state be so, and says whether it was so already."""
+    """The command that lets this part of the state be so; its words have room for `already`."""
 
     @click.command(
         verb,
@@ -165,7 +165,7 @@ def _switch(verb: str, part: str, value: str, words: str, tells: str, *lines: st
         if as_json:
             emit({part: after, "changed": changed})
         else:
-            Screen().line(f"the queue is {words}" if changed else f"the queue was {words} already")
+            Screen().line(f"the queue is {words.format('' if changed else ' already')}")
 
     return command
 
@@ -174,7 +174,7 @@ close = _switch(
     "close",
     "admission",
     "closed",
-    "closed to new tasks",
+    "closed{} to new tasks",
     "Admit no new tasks; what was admitted drains. Closing twice is harmless.",
     'eventq close --queue nightly --why "we move to another machine"',
 )
@@ -183,7 +183,7 @@ reopen = _switch(
     "reopen",
     "admission",
     "open",
-    "open to new tasks",
+    "open{} to new tasks",
     "Admit new tasks again. Reopening twice is harmless.",
     'eventq close --queue nightly --why "we move to another machine"',
     'eventq reopen --queue nightly --why "we have moved"',
@@ -193,7 +193,7 @@ pause = _switch(
     "pause",
     "dispatch",
     "paused",
-    "paused: it hands nothing out",
+    "paused{}: it hands nothing out",
     "Hand nothing out; what is due goes on, and what runs may end. Pausing twice is harmless.",
     'eventq pause --queue nightly --why "the server is down"',
 )
@@ -202,7 +202,7 @@ resume = _switch(
     "resume",
     "dispatch",
     "running",
-    "running: it hands out",
+    "running{}: it hands out",
     "Hand out again. Resuming twice is harmless.",
     'eventq pause --queue nightly --why "the server is down"',
     'eventq resume --queue nightly --why "the server is back"',
@@ -216,7 +216,7 @@ resume = _switch(
 @queue_option
 @json_option
 def tick(by: str | None, queue: Path, as_json: bool) -> None:
-    """Carry out all that is due: leases that ran out, delays that ended, retention.
+    """Carry out what is due: leases, delays and retention.
 
     A worker that asks for a task does so too; this is for a queue that nobody asks. Where nothing
     is due nothing is written.

@@ -156,7 +156,7 @@ def task_argument(
         name,
         nargs=-1 if many else 1,
         required=required,
-        metavar=("TASK" if required else "[TASK]") + ("..." if many else ""),
+        metavar=("{}" if required else "[{}]").format("TASK..." if many else "TASK"),
         shell_complete=_completions(*among),
     )
 

@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 from eventq.cli.live import JsonView, Out, PlainView
 from eventq.cli.orders import result_of
+from eventq.cli.show import ago
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
 from eventq.core.state import State
@@ -30,9 +32,12 @@ class Progress(Witness):
         self._grace = grace
         self._counts: Counter[str] = Counter()
         self._since: dict[int, float] = {}
+        self._waits = False
+        """Whether it was said what is waited for, since something last began."""
         self._lock = threading.Lock()
 
     def began(self, lease: Lease) -> None:
+        self._waits = False
         self._since[lease.id] = time.monotonic()
         facts = {"lease": lease.id, "attempt": lease.attempt, "worker": lease.worker}
         self._tell("started", lease, **facts)
@@ -69,6 +74,21 @@ class Progress(Witness):
                 self._since.pop(told.id, None)
             self._counts[what] += 1
             self._view.tell(what, told.task, **facts)
+
+    def idle(self, state: State) -> None:
+        """Nothing may be running here, though the queue is not drained: say once what is waited
+        for."""
+        with self._lock:
+            if self._since or self._waits or isinstance(self._view, JsonView):
+                return
+            self._waits = True
+            elsewhere, delayed = state.count(Status.RUNNING), state.count(Status.DELAYED)
+            found = [f"{elsewhere:,} running elsewhere"] if elsewhere else []
+            found += [f"{delayed:,} delayed"] if delayed else []
+            due = state.next_due()
+            next_due = "" if due is None else f"; the next is due {ago(due, datetime.now(UTC))}"
+            if found:
+                self._view.out.line(f"waiting   for {', '.join(found)}{next_due}")
 
     def stopping(self, number: int) -> None:
         """A signal has asked the worker to stop."""

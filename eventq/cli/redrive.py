@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import cattrs
 import click
-from attrs import evolve as with_changes
 
 from eventq import Refusal, Select, State, Status, UnknownTask, WorkQueue
 from eventq.cli.exits import Drifted, complain
@@ -34,7 +34,7 @@ from eventq.cli.show import Screen, emit, when
 from eventq.cli.wording import counted
 from eventq.core.errors import BadValue
 from eventq.core.select import How
-from eventq.queries.plan import Held, Plan, drift, plan, plan_alone, refusals, roots_of
+from eventq.queries.plan import Plan, drift, plan, plan_alone, refusals, roots_of
 from eventq.storage.convert import moment, structure, unstructure
 
 __all__ = ["redrive"]
@@ -185,28 +185,12 @@ def _complain(found: Iterable[Refusal], state: State, as_json: bool) -> None:
 # Carrying out.
 
 
-def _carry_out(q: WorkQueue, made: Plan, why: str) -> tuple[Plan, list[Refusal]]:
-    """Redrive what the plan says, in one entry; the plan less those that somebody was faster
-    with, and why each of these was refused."""
-    if not made.redriven:
-        return made, []
+def _carry_out(q: WorkQueue, made: Plan, why: str) -> None:
+    """Redrive what the plan says, in one entry."""
     if made.alone:
         q.redrive(made.redriven[0].task, why=why)
-        return made, []
-    done = {task.id for task in q.redrive_all(made.select, why=why)}
-    lost = [one.task for one in made.redriven if one.task not in done]
-    if not lost:
-        return made, []
-    state = q.state
-    root = {name: state.root(name) for name in made.unblocked}
-    more = [Held(name, kept) for name, kept in root.items() if kept is not None]
-    made = with_changes(
-        made,
-        redriven=tuple(one for one in made.redriven if one.task in done),
-        unblocked=tuple(name for name in made.unblocked if root[name] is None),
-        blocked=(*made.blocked, *more),
-    )
-    return made, refusals(state, made, lost, _now(state))
+    elif made.redriven:
+        q.redrive_all(made.select, why=why)
 
 
 def _choose(
@@ -343,30 +327,30 @@ def redrive(
         raise click.UsageError("Missing option '--why'.")
     log_of(queue)
     with WorkQueue.open(queue, read_only=True) if planned else open_queue(queue, by) as q:
-        state = q.state
         refused: list[Refusal] = []
-        if saved is not None:
-            made = _load(saved)
-            if changes := drift(made, state, _now(state)):
-                raise Drifted(changes)
-        else:
-            try:
-                made, refused = _choose(state, tasks, roots, options)
-            except BadValue as wrong:
-                raise click.UsageError(str(wrong)) from None
+        # What a plan is held against stays so until it is carried out.
+        with nullcontext() if planned else q.alone():
+            state = q.state
+            if saved is not None:
+                made = _load(saved)
+                if changes := drift(made, state, _now(state)):
+                    raise Drifted(changes)
+            else:
+                try:
+                    made, refused = _choose(state, tasks, roots, options)
+                except BadValue as wrong:
+                    raise click.UsageError(str(wrong)) from None
+            if why is not None and not planned:
+                _carry_out(q, made, why)
+            after = q.state
         if save is not None:
             _save(made, save)
         if not made.selected and not refused and not as_json:
             Screen().line("no task is dead" if every and not options else "no dead task is meant")
-        if planned:
-            if made.selected or as_json or save:
-                _show_plan(made, state, save, as_json)
-        else:
-            assert why is not None
-            made, lost = _carry_out(q, made, why)
-            refused += lost
-            if made.selected:
-                _show_done(made, q.state, as_json)
+        if planned and (made.selected or as_json or save):
+            _show_plan(made, state, save, as_json)
+        elif made.selected:
+            _show_done(made, after, as_json)
         if refused:
             _complain(refused, state, as_json)
             reject()

@@ -94,7 +94,7 @@ def _run(flow: Flow, queue: Path, workers: int, as_json: bool) -> int:
 @json_option
 @click.pass_context
 def run(context: click.Context, flow: Path, queue: Path, workers: int, as_json: bool) -> None:
-    """Run the tasks of FLOW as processes until nothing can run any more.
+    """Run the tasks of FLOW, as processes, until none can run.
 
     FLOW is a TOML file of tasks, each with an argv and, as needed, after, attempts, cwd, env and
     timeout; or JSONL, one task a line. It is enqueued whole into the queue, which is made if it is

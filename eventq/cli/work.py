@@ -6,13 +6,15 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventq import WorkQueue
 from eventq.cli.options import examples, json_option, log_of, queue_option
+from eventq.queries.condition import age
 
 if TYPE_CHECKING:
     from eventq.cli.progress import Progress
@@ -22,6 +24,21 @@ __all__ = ["work"]
 LONGEST = 10 * 365 * 86400.0
 """The longest span that can be given, in seconds: some ten years."""
 
+
+class _Seconds(click.FloatRange):
+    """A number of seconds, or a length of time with its unit."""
+
+    name = "number of seconds, like 10 or 5m"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        with suppress(TypeError, ValueError):
+            value = age(value).total_seconds()
+        return super().convert(value, param, ctx)
+
+
+IDLE = 1.0
+"""Seconds after which a worker that is to drain the queue says what it waits for."""
+
 ASKING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
@@ -29,7 +46,7 @@ ASKING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
     epilog=examples(
         "eventq work --queue nightly -j 4",
         "eventq work --queue nightly --drain --json",
-        "eventq work --queue nightly --lease-for 10 --grace 300",
+        "eventq work --queue nightly --lease-for 10 --grace 5m",
     )
 )
 @queue_option
@@ -50,14 +67,14 @@ ASKING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 )
 @click.option(
     "--lease-for",
-    type=click.FloatRange(0.1, LONGEST),
+    type=_Seconds(0.1, LONGEST),
     show_default="as the queue has it, else 60",
     metavar="SECONDS",
     help="How long a lease runs; it is renewed while its command runs.",
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(0, LONGEST),
+    type=_Seconds(0, LONGEST),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -75,7 +92,7 @@ def work(
     grace: float,
     as_json: bool,
 ) -> None:
-    """Run the commands of a queue's tasks until stopped or, with --drain, until none is left.
+    """Run the commands of a queue's tasks until stopped or drained.
 
     A task says what to run in its payload, as `eventq run` writes it: an object with argv and, as
     needed, cwd, env and timeout. A task that says no such thing goes to the dead letters. Others
@@ -128,7 +145,10 @@ def _work(
                 witness=progress,
             )
             _listen(worker.stop, progress)
+            waiting = asyncio.create_task(_say_what_is_awaited(q, progress)) if drain else None
             await worker.run()
+            if waiting is not None:
+                waiting.cancel()
         finally:
             await attempts.close()
 
@@ -139,6 +159,13 @@ def _work(
     if not drain:
         return 0
     return 128 + progress.asked[0] if progress.asked else standing(state).code
+
+
+async def _say_what_is_awaited(q: WorkQueue, progress: Progress) -> None:
+    """Whoever waits for a queue to drain is told why it takes so long."""
+    while True:
+        await asyncio.sleep(IDLE)
+        progress.idle(await asyncio.to_thread(lambda: q.state))
 
 
 def _listen(stop: Callable[[], None], progress: Progress) -> None:

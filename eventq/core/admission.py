@@ -11,6 +11,7 @@ from eventq.core.events import Enqueued, Json
 from eventq.core.graph import find_cycle, wanted
 from eventq.core.lifecycle import Status
 from eventq.core.reading import Questions
+from eventq.core.state import Draft
 
 __all__ = ["admit"]
 
@@ -41,6 +42,8 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
         raise QueueClosed(next(iter(new)))
     before = t.now
     no_room = _no_room(before, new)
+    if no_room is not None:  # unless there is a cycle: that is looked for on a copy
+        t = Telling(Draft.of(t.now), t.at)
     default = before.policy.retry.max_attempts
     for name, task in new.items():
         if cycle := find_cycle(t.now, name, task.after):

@@ -19,7 +19,7 @@ from eventq.core.state import Draft, State
 
 __all__ = ["EVENTS", "Current"]
 
-EVENTS = 256
+EVENTS = 1024
 """How many events may pass before the state is kept anew: what an undoing folds at most, but for
 one entry."""
 

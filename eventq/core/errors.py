@@ -139,10 +139,10 @@ class WrongStatus(Refusal, RuntimeError):
     name = "wrong_status"
 
     def __init__(self, task: str, asked: str, status: str, allowed: Sequence[str]) -> None:
+        *others, last = allowed
+        either = f"{', '.join(others)} or {last}" if others else last
         super().__init__(
-            f"cannot {asked} {task!r}: it is {status}, and only a task that is "
-            + " or ".join(allowed)
-            + " can be"
+            f"cannot {asked} {task!r}: it is {status}, and only a task that is {either} can be"
         )
         self.task = task
         self.status = status

@@ -60,9 +60,9 @@ class Draft(Reading):
     """A writable copy of a state, for `evolve` alone."""
 
     @classmethod
-    def of(cls, state: State) -> Draft:
+    def of(cls, state: State | Draft) -> Draft:
         """A draft that starts as this state, which stays as it is: what a draft changes, it
-        copies first."""
+        copies first. One of another draft is good until that one goes on."""
         owner = object()
         return cls(
             state.queue,

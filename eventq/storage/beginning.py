@@ -56,7 +56,7 @@ def stands_there(cursor: Cursor) -> bool:
 def _last_seq(log: Path, segments: list[int]) -> int:
     if not segments:
         return 0
-    cursor = Cursor(log, segments[-1])
+    cursor = Cursor(log, segments[-2:][0])  # the last may not have a whole line yet
     for _ in cursor.forward():
         pass
     with cursor.file.open("rb") as file:

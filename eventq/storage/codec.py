@@ -64,7 +64,9 @@ __all__ = [
     "decode",
     "encode",
     "from_plain",
+    "kept",
     "plain_event",
+    "raw",
     "read",
     "version_of",
 ]
@@ -138,8 +140,17 @@ _ATTRS = {wire: kind for kind, wire in _WIRE.items()}
 # Writing.
 
 
-def _raw(value: Json | None) -> msgspec.Raw | None:
-    return None if value is None else msgspec.Raw(value)
+_NULL = msgspec.Raw(b"null")
+
+
+def raw(value: Json | None) -> msgspec.Raw:
+    """A payload or result, to be written as the bytes that it has."""
+    return _NULL if value is None else msgspec.Raw(value)
+
+
+def kept(text: msgspec.Raw) -> Json | None:
+    """A payload or result that was read."""
+    return None if text == _NULL else Json(text)
 
 
 def _maybe_moment(at: datetime | None) -> str | None:
@@ -147,8 +158,8 @@ def _maybe_moment(at: datetime | None) -> str | None:
 
 
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
-    "payload": _raw,
-    "result": _raw,
+    "payload": raw,
+    "result": raw,
     "not_before": _maybe_moment,
     "until": moment,
     "expires": _maybe_moment,
@@ -237,13 +248,6 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     prev: str | None = None
 
 
-_NULL = msgspec.Raw(b"null")
-
-
-def _kept(raw: msgspec.Raw) -> Json | None:
-    return None if raw == _NULL else Json(raw)
-
-
 def _event(wire: Any) -> Event:
     """The event that was read."""
     kind = _ATTRS[type(wire)]
@@ -252,7 +256,7 @@ def _event(wire: Any) -> Event:
     values = {name: getattr(wire, name) for name in wire.__struct_fields__}
     for name in ("payload", "result"):
         if name in values:
-            values[name] = _kept(values[name])
+            values[name] = kept(values[name])
     return kind(**values)
 
 
@@ -266,7 +270,7 @@ _not_before = Enqueued.not_before.__set__  # type: ignore[union-attr]
 def _enqueued(wire: Any) -> Enqueued:
     event: Enqueued = _new(Enqueued)
     _task(event, wire.task)
-    _payload(event, _kept(wire.payload))
+    _payload(event, kept(wire.payload))
     _after(event, wire.after)
     _key(event, wire.key)
     _limit(event, wire.max_attempts)
@@ -275,7 +279,7 @@ def _enqueued(wire: Any) -> Enqueued:
 
 
 def _completed(wire: Any) -> Any:
-    wire.result = _kept(wire.result)
+    wire.result = kept(wire.result)
     return wire
 
 

@@ -42,6 +42,12 @@ class MemoryLog:
     def __exit__(self, *exc: object) -> None:
         self.mutex.release()
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock over several commands of this thread."""
+        with self:
+            yield
+
     @property
     def seq(self) -> int:
         """The seq of the last entry."""

@@ -16,9 +16,12 @@ from eventq.storage.chain import GENESIS, TAIL, hash_of, prev_of
 from eventq.storage.codec import NewerVersion, NotALine, read
 from eventq.storage.errors import Archived, LogDamaged, LogNewer
 
-__all__ = ["Cursor", "find_segments", "segment_path"]
+__all__ = ["CUT_SHORT", "Cursor", "find_segments", "segment_path"]
 
 E = TypeVar("E")
+
+CUT_SHORT = "it is cut short, and yet a later segment follows"
+"""What is wrong with a segment that lacks some of its end."""
 
 
 def segment_path(log: Path, first: int) -> Path:
@@ -133,7 +136,7 @@ class Cursor:
             what = f"the segment {missing} is missing, and entry {later[0]} is there"
             raise self._missing(what)
         if later:
-            raise self.damaged("it is cut short, and yet a later segment follows")
+            raise self.damaged(CUT_SHORT)
 
     def _missing(self, what: str) -> Archived | LogDamaged:
         """The error for a segment that is not there: it is archived, or this is damage."""
@@ -146,9 +149,13 @@ class Cursor:
         if not segment_path(self.log, self.seq + 1).exists():
             return False
         if rest:
-            raise self.damaged("it is cut short, and yet a later segment follows")
+            raise self.damaged(CUT_SHORT)
         self.first, self.offset, self.lines = self.seq + 1, 0, 0
         return True
+
+    def overtaken(self) -> bool:
+        """Whether a segment is there that lines which are missing here must have preceded."""
+        return find_segments(self.log)[-1:] > [self.seq + 1]
 
 
 def _what_is_wrong(line: bytes) -> str:

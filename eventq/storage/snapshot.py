@@ -18,12 +18,13 @@ from typing import Any
 import cattrs
 import msgspec
 
-from eventq.core.events import Enqueued, Json
+from eventq.core.events import Enqueued
 from eventq.core.lifecycle import Status
 from eventq.core.persistent import Map
 from eventq.core.policy import Policy
 from eventq.core.record import Record
 from eventq.core.state import State, rebuilt
+from eventq.storage.codec import kept, raw
 from eventq.storage.convert import moment, structure, unstructure
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.segments import Cursor
@@ -78,23 +79,11 @@ class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     since: datetime | None
 
 
-_NULL = msgspec.Raw(b"null")
-
-
-def _raw(value: Json | None) -> msgspec.Raw:
-    return _NULL if value is None else msgspec.Raw(value)
-
-
-def _kept(raw: msgspec.Raw) -> Json | None:
-    text = Json(raw)
-    return None if text == b"null" else text
-
-
 def _row(record: Record) -> _Row:
     task = record.task
     return _Row(
         task.task,
-        _raw(task.payload),
+        raw(task.payload),
         task.after,
         task.key,
         task.max_attempts,
@@ -111,7 +100,7 @@ def _row(record: Record) -> _Row:
         record.worker,  # type: ignore[arg-type]  # with a path, workers have names
         record.expires,
         record.error,
-        _raw(record.result),
+        raw(record.result),
         record.ended,
         record.timer,
         record.since,
@@ -120,7 +109,7 @@ def _row(record: Record) -> _Row:
 
 def _record(row: _Row) -> Record:
     task = Enqueued(
-        row.task, _kept(row.payload), row.after, row.key, row.max_attempts, row.not_before
+        row.task, kept(row.payload), row.after, row.key, row.max_attempts, row.not_before
     )
     return Record(
         task,
@@ -136,7 +125,7 @@ def _record(row: _Row) -> Record:
         row.worker,
         row.expires,
         row.error,
-        _kept(row.result),
+        kept(row.result),
         row.ended,
         row.timer,
         row.since,

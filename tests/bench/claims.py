@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
-from unittest import mock
 
 from eventq import Enqueue, Retry, WorkQueue
 
-from .measure import Scale, busy, collector, new_paths, scratch, turns
+from .commands import work
+from .measure import Scale, busy, collector, new_paths, scratch, turns, unsynced
 from .table import Table
 
 __all__ = ["tables"]
@@ -110,22 +110,13 @@ FULL_OF: dict[str, Callable[[WorkQueue, int], None]] = {
 }
 
 
-def _no_sync(_: int) -> None:
-    """In the place of os.fdatasync, while a queue is filled."""
-
-
 # The claims.
 
 
 def _claims(queue: WorkQueue, n: int, key: str | None) -> float:
     """Seconds that n claims keep the process busy; every task is behind all that is in the way."""
     _add(queue, [Enqueue(f"free-{next(_numbers)}", key=key) for _ in range(n)])
-    begin = busy()
-    for _ in range(n):
-        lease = queue.start("worker")
-        assert lease is not None
-        queue.complete(lease)
-    return busy() - begin
+    return work(queue, n)
 
 
 def _combined(queue: WorkQueue, n: int, key: str | None) -> float:
@@ -148,7 +139,7 @@ ASKED: dict[str, Callable[[WorkQueue, int], float]] = {
 def _table(scale: Scale, where: str, new: Callable[[], WorkQueue]) -> Table:
     held, n = scale.of(HELD), min(scale.few(CLAIMS, 200), max(1, scale.of(HELD) // 2))
     queues = {}
-    with collector(on=scale.collector), mock.patch("os.fdatasync", _no_sync):
+    with collector(on=scale.collector), unsynced():
         for full, fill in FULL_OF.items():
             fill(queues.setdefault(full, new()), held)
 

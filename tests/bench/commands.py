@@ -13,7 +13,7 @@ from eventq import Enqueue, Lease, Retry, WorkQueue
 from .measure import Scale, busy, collector, turns
 from .table import Table
 
-__all__ = ["tables"]
+__all__ = ["tables", "work"]
 
 COMMANDS = 1_000
 """How many commands one turn asks."""
@@ -53,7 +53,7 @@ def _enqueue(queue: WorkQueue, n: int) -> float:
     for name in names:
         queue.enqueue(name, name)
     spent = busy() - begin
-    _work(queue, n)
+    work(queue, n)
     return spent
 
 
@@ -64,7 +64,7 @@ def _again(queue: WorkQueue, n: int) -> float:
     for _ in range(n):
         queue.enqueue(name, name)
     spent = busy() - begin
-    _work(queue, 1)
+    work(queue, 1)
     return spent
 
 
@@ -78,7 +78,7 @@ def _after(queue: WorkQueue, n: int) -> float:
     spent = busy() - begin
     for name in names:
         queue.cancel(name)
-    _work(queue, 1)
+    work(queue, 1)
     return spent
 
 
@@ -88,11 +88,12 @@ def _batches(queue: WorkQueue, n: int) -> float:
     for _ in range(n // 100 or 1):
         _batch(queue, min(100, n))
     spent = busy() - begin
-    _work(queue, n)
+    work(queue, n)
     return spent
 
 
-def _work(queue: WorkQueue, n: int) -> float:
+def work(queue: WorkQueue, n: int) -> float:
+    """Seconds of n tasks that are started and completed."""
     begin = busy()
     for _ in range(n):
         lease = queue.start("worker")
@@ -103,7 +104,7 @@ def _work(queue: WorkQueue, n: int) -> float:
 
 def _start_and_complete(queue: WorkQueue, n: int) -> float:
     _batch(queue, n)
-    return _work(queue, n)
+    return work(queue, n)
 
 
 def _complete_and_start(queue: WorkQueue, n: int) -> float:
@@ -145,7 +146,7 @@ def _cancel_and_restore(queue: WorkQueue, n: int) -> float:
         queue.cancel(name)
         queue.restore(name)
     spent = busy() - begin
-    _work(queue, n)
+    work(queue, n)
     return spent
 
 
@@ -155,7 +156,7 @@ def _look(queue: WorkQueue, n: int) -> float:
     for name in names:
         queue.task(name)
     spent = busy() - begin
-    _work(queue, n)
+    work(queue, n)
     return spent
 
 

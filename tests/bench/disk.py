@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 from eventq import Enqueue, WorkQueue
 
-from .measure import Scale, new_paths, scratch, turns
+from .measure import Scale, new_paths, scratch, turns, unsynced
 from .table import Table
 from .together import Work, rate
 
@@ -110,10 +109,6 @@ COLUMNS = ["asked", "us", "/ bare", "a second", "tasks/s", "us, quiet", "/ bare,
 COLUMNS += ["us, not synced", "us, in memory"]
 
 
-def _no_sync(_: int) -> None:
-    """In the place of os.fdatasync."""
-
-
 def _costs(path: Callable[[], Path], n: int) -> dict[str, float]:
     """The seconds of each case: synced ones one by one in turns, the others in one go."""
     synced: dict[str, Iterator[float]] = {
@@ -132,7 +127,7 @@ def _costs(path: Callable[[], Path], n: int) -> dict[str, float]:
             for name, case in synced.items():
                 costs[name].append(next(case))
         for name, (run, _, _) in CASES.items():
-            with mock.patch("os.fdatasync", _no_sync):
+            with unsynced():
                 costs[f"{name}, not synced"] += run(queue(), n)
             costs[f"{name}, memory"] += run(WorkQueue.in_memory(history=False), n)
     quiet = {f"{name}, quiet": sorted(costs[name])[n // 10] for name in synced}

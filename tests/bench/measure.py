@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from attrs import field, frozen
 
@@ -36,6 +37,7 @@ __all__ = [
     "scratch",
     "seconds",
     "turns",
+    "unsynced",
 ]
 
 
@@ -142,6 +144,17 @@ def seconds(act: Callable[[], object]) -> float:
     begin = busy()
     act()
     return busy() - begin
+
+
+@contextmanager
+def unsynced() -> Iterator[None]:
+    """With fdatasync left out, where it is not the disk that is measured."""
+
+    def nothing(_: int) -> None:
+        pass
+
+    with mock.patch("os.fdatasync", nothing):
+        yield
 
 
 def resident() -> int:

@@ -12,10 +12,8 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
-from unittest import mock
 
 from eventq import Enqueue, Retention, WorkQueue
 from eventq.storage.snapshot import snapshots
@@ -40,10 +38,6 @@ def tables(scale: Scale) -> Iterator[Table]:
     """One run, looked at in ten places."""
     with scratch(scale) as folder:
         yield _passing(scale, folder / "queue")
-
-
-def _no_sync(_: int) -> None:
-    """In the place of os.fdatasync: it is not the disk that is measured."""
 
 
 def _batch(first: int, size: int) -> Iterator[Enqueue]:
@@ -79,7 +73,7 @@ def opened(path: str) -> dict[str, float]:
 
 
 def _passing(scale: Scale, path: Path) -> Table:
-    tasks = min(scale.tasks, scale.limit)
+    tasks, many = min(scale.tasks, scale.limit), scale.few(OPENED, 1)
     table = Table(
         f"{tasks:,} tasks through a queue on disk that keeps the last {KEPT:,}",
         [
@@ -95,20 +89,20 @@ def _passing(scale: Scale, path: Path) -> Table:
             "for entries",
             "MB opened",
         ],
-        "not synced; batches of "
-        f"{BATCH}, then start, and complete_and_start; in each part the queue is opened {OPENED} "
+        'synced by and by (durability="process"); batches of '
+        f"{BATCH}, then start, and complete_and_start; in each part the queue is opened {many} "
         "times by a process of its own: median and longest,\nin time busy, and the entries that "
         "were read behind the newest snapshot at the longest; a new snapshot after 8 MB of log",
     )
     looked: list[dict[str, float]] = []
-    with mock.patch("os.fdatasync", _no_sync), ExitStack() as opens:
-        queue = opens.enter_context(WorkQueue.open(path, retention=Retention(count=KEPT)))
+    kept = Retention(count=KEPT)
+    with WorkQueue.open(path, retention=kept, durability="process") as queue:
         done = 0
         for part in range(1, PARTS + 1):
             spent = waited = 0.0
             looks = []
-            for look in range(1, OPENED + 1):
-                until = (tasks * ((part - 1) * OPENED + look)) // (PARTS * OPENED)
+            for look in range(1, many + 1):
+                until = (tasks * ((part - 1) * many + look)) // (PARTS * many)
                 begin, wall = busy(), time.perf_counter()
                 while done < until:
                     size = min(BATCH, until - done)

@@ -13,11 +13,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 from eventq import Enqueue, Retry, Status, WorkQueue
 
-from .measure import Scale, environment, scratch
+from .measure import Scale, environment, scratch, unsynced
 from .table import Table
 
 __all__ = ["fill", "tables"]
@@ -34,10 +33,6 @@ def tables(scale: Scale) -> Iterator[Table]:
     """One queue, three commands."""
     with scratch(scale) as folder:
         yield _redrives(folder, scale.of(DEAD))
-
-
-def _no_sync(_: int) -> None:
-    """In the place of os.fdatasync, while the queue is filled."""
 
 
 def fill(path: Path, dead: int) -> None:
@@ -61,7 +56,7 @@ def fill(path: Path, dead: int) -> None:
 
 def _redrives(folder: Path, dead: int) -> Table:
     path, plan = folder / "queue", folder / "plan.json"
-    with mock.patch("os.fdatasync", _no_sync):
+    with unsynced():
         fill(path, dead)
     chosen = ["--error", "HTTP 503*", "--how", "glob"]
     table = Table(
