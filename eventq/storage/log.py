@@ -133,7 +133,7 @@ class Log(Synced):
         if lock >= 0:
             os.close(lock)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """See that what is open is what stands at its path. Raises QueueReplaced."""
         if self._lock >= 0:
             check_lock(self.path, self._lock)
@@ -172,13 +172,13 @@ class Log(Synced):
         """Whether there is, or may be, something that this handle has not read."""
         cursor = self._cursor
         if monotonic() >= self._look_at:
-            self._look()
+            self.look()
         if self._segment < 0:
             return cursor.file.exists()
         segment = os.fstat(self._segment)
         lock = segment if self._lock < 0 else os.fstat(self._lock)
         if not (segment.st_nlink and lock.st_nlink):
-            self._look()
+            self.look()
             segment = os.fstat(self._segment)
         if segment.st_size != cursor.offset:
             return True
@@ -211,7 +211,7 @@ class Log(Synced):
             end = cursor.offset + rest
             if rest:
                 yield from cursor.follow(
-                    io.BytesIO(pread(self._disk, self._segment, rest, cursor.offset))
+                    io.BytesIO(pread(self.disk, self._segment, rest, cursor.offset))
                 )
             after = cursor.copy()
             cut = cursor.offset < end
@@ -227,7 +227,7 @@ class Log(Synced):
             cursor = after
 
     def _open(self, file: Path) -> int:
-        return self._disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
+        return self.disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
 
     @property
     def head(self) -> tuple[int, str]:
@@ -243,7 +243,7 @@ class Log(Synced):
         Called under the lock.
         """
         if self._mark.exists():
-            renew(self._disk, self._folder, self._mark)
+            renew(self.disk, self._folder, self._mark)
 
     def mend(self) -> bool:
         """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
@@ -253,7 +253,7 @@ class Log(Synced):
         if self._segment < 0:
             return False
         torn = self.path / "torn"
-        return mend(self._disk, self._segment, self._cursor, torn, self._sync_segment)
+        return mend(self.disk, self._segment, self._cursor, torn, self._sync_segment)
 
     def append(self, entry: Entry) -> None:
         """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
@@ -266,7 +266,7 @@ class Log(Synced):
             cursor = self._cursor
             line, digest = encode(entry, last, first=True)
         elif self._segment < 0:
-            self._segment = self._disk.open(cursor.file, os.O_RDWR | os.O_CREAT)
+            self._segment = self.disk.open(cursor.file, os.O_RDWR | os.O_CREAT)
         if not cursor.offset:
             self._sync_names()
         after = cursor.copy()
@@ -291,20 +291,20 @@ class Log(Synced):
             try:
                 # A line that got there whole, in spite of an interrupt, may have been read.
                 if os.fstat(self._segment).st_size < start + len(line):
-                    self._disk.ftruncate(self._segment, start)
+                    self.disk.ftruncate(self._segment, start)
             except OSError as error:
                 self._finished = f"a failed write could not be rolled back ({error})"
             raise
 
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
-        self._look()  # a name is about to be made
+        self.look()  # a name is about to be made
         cursor = self._cursor
         self._sync_now(cursor.seq)
         begun = os.fstat(self._lock).st_size + 1
-        self._disk.ftruncate(self._lock, begun)
+        self.disk.ftruncate(self._lock, begun)
         file = segment_path(self._folder, cursor.seq + 1)
-        descriptor = self._disk.open(file, os.O_RDWR | os.O_CREAT)
+        descriptor = self.disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()
         after.next_segment(0)
         self._switch(descriptor, after)
@@ -314,8 +314,8 @@ class Log(Synced):
         """Write a snapshot of this state, which is that of the cursor."""
         self.sync(state.seq)
         with self.mutex:
-            self._look()
-        return save(self.path / "snapshots", state, cursor, self._disk)
+            self.look()
+        return save(self.path / "snapshots", state, cursor, self.disk)
 
     def place_for_snapshot(self) -> Cursor:
         """Where the log stands, for a snapshot that is now on its way."""

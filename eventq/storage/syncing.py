@@ -36,7 +36,7 @@ class Synced:
             raise BadValue(f"durability must be 'power' or 'process', not {durability!r}")
         self.path = path
         self.read_only = read_only
-        self._disk = disk
+        self.disk = disk
         self._fdatasync = disk.fdatasync  # once: each command needs it
         self._segment = -1
         self._cursor = Cursor(path / "log")
@@ -113,14 +113,14 @@ class Synced:
         fails that may fail as well: then at the next occasion."""
         if self._unmarked:
             with suppress(OSError):
-                os.close(self._disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
+                os.close(self.disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
                 self._unmarked = False
 
     def _sync_names(self) -> None:
         """Make the name of a new segment last before its first line is: whoever made the file may
         have got no further. The first one, and so the whole queue, with the folders above."""
         try:
-            sync_names(self._disk, self.path, new=self._cursor.first == 1)
+            sync_names(self.disk, self.path, new=self._cursor.first == 1)
         except OSError as error:
             self._finished = f"a sync failed ({error})"
             raise
