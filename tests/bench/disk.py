@@ -169,6 +169,11 @@ def _alone(scale: Scale, folder: Path) -> Table:
             here = name in CASES
             cells.append(found.median(("all", f"{name}, {how}")) * 1e6 if here else None)
         table.row(name if name in CASES else f"{name}: append + fdatasync", *cells)
+    if n == COMMANDS:
+        share = found.ratio(("all", "bare"), ("all", "enqueue"))
+        table.ask("commits of one writer against the bare loop", share, at_least=0.85)
+        batch = BATCH / found.median(("all", "enqueue_all of 100"))
+        table.ask("tasks enqueued in a second, in batches of 100", batch, at_least=100_000)
     return table
 
 
@@ -255,4 +260,7 @@ def _together(scale: Scale, folder: Path) -> Table:
         enqueue = found.ratio((processes, "enqueue"), (processes, "bare"))
         work = found.ratio((processes, "work"), (processes, "bare")) / 2
         table.row(processes, *rates, enqueue, work)
+    if 8 in numbers:
+        gain = found.ratio((1, "enqueue"), (8, "enqueue"))
+        table.ask("commits of eight processes against those of one", gain, at_least=1.8)
     return table

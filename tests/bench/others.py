@@ -29,6 +29,19 @@ TASKS = 5_000
 FEW = 100
 """How many tasks one peer has at a time before the next has its turn."""
 STEPS = ("put", "work", "whole")
+FASTER = [
+    ("eventq", "persist-queue", 1.4),
+    ("eventq", "litequeue, FULL", 2.5),
+    ("eventq, complete_and_start", "SQLite by hand, FULL", 1.1),
+    ("eventq, process", "SQLite by hand, NORMAL", 1.0),
+    ("eventq, process", "persist-queue, NORMAL", 1.0),
+    ("eventq, process", "persist-queue, clearing, NORMAL", 1.0),
+    ("eventq, process", "litequeue, NORMAL", 1.0),
+    ("eventq, process", "huey, no fsync (no ack)", 1.0),
+]
+"""How many times as fast, at whole tasks, the first of two is to be at least."""
+LOG = 1_000_000
+"""How many events the log has that is replayed."""
 
 
 def tables(scale: Scale) -> Iterator[Table]:
@@ -96,6 +109,10 @@ def _alone(scale: Scale, folder: Path, peers: list[Peer], note: str) -> Table:
         rates = (1 / found.median(name) for name in names)
         ratios = (found.ratio(other, name) for name, other in zip(names, bases, strict=True))
         table.row(peer.name, *rates, *ratios)
+    for ours, theirs, least in FASTER:
+        if {ours, theirs} <= {peer.name for peer in peers} and n == TASKS:
+            ratio = found.ratio(("all", f"{theirs}: whole"), ("all", f"{ours}: whole"))
+            table.ask(f"whole tasks of {ours} against {theirs}", ratio, at_least=least)
     return table
 
 
@@ -185,7 +202,7 @@ def _together(scale: Scale, folder: Path) -> Table:
 
 
 def _replay(scale: Scale, folder: Path) -> Table:
-    tasks = scale.few(20_000, 2_000)
+    tasks = scale.few(LOG // 4, 2_000)
     shape = "one at a time, finished"
     each = logs.SHAPES[shape][1]
     ours = folder / "eventq"
@@ -211,4 +228,6 @@ def _replay(scale: Scale, folder: Path) -> Table:
         spent = found.median(name)
         faster = spent / number / (found.median("eventq") / events["eventq"])
         table.row(name, number, spent, number / spent, faster)
+        if name == "eventsourcing" and tasks == LOG // 4:
+            table.ask("events replayed in a second, against eventsourcing", faster, at_least=5)
     return table

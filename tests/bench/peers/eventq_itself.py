@@ -1,12 +1,14 @@
-"""eventq in the place of a peer: on disk, synced, and in memory."""
+"""eventq in the place of a peer: on disk, synced before the answer or soon after; in memory."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from eventq import Lease, WorkQueue
+from eventq.storage.syncing import Durability
 
 from .peer import Peer
 
@@ -42,12 +44,12 @@ class _InOneEntry(_Handle):
         self._lease = self._queue.complete_and_start(self._lease)
 
 
-def _on_disk(path: Path) -> _Handle:
-    return _Handle(WorkQueue.open(path))
+def _on_disk(path: Path, durability: Durability) -> _Handle:
+    return _Handle(WorkQueue.open(path, durability=durability))
 
 
-def _in_one_entry(path: Path) -> _Handle:
-    return _InOneEntry(WorkQueue.open(path))
+def _in_one_entry(path: Path, durability: Durability) -> _Handle:
+    return _InOneEntry(WorkQueue.open(path, durability=durability))
 
 
 def _in_memory(path: Path) -> _Handle:
@@ -55,7 +57,13 @@ def _in_memory(path: Path) -> _Handle:
 
 
 PEERS = [
-    Peer("eventq", True, _on_disk),
-    Peer("eventq, complete_and_start", True, _in_one_entry),
+    Peer("eventq", True, partial(_on_disk, durability="power")),
+    Peer("eventq, complete_and_start", True, partial(_in_one_entry, durability="power")),
+    Peer("eventq, process", False, partial(_on_disk, durability="process")),
+    Peer(
+        "eventq, process, complete_and_start",
+        False,
+        partial(_in_one_entry, durability="process"),
+    ),
     Peer("eventq, in memory", False, _in_memory),
 ]

@@ -56,7 +56,30 @@ class SQLite:
         self._at.close()
 
 
+class InOneStep(SQLite):
+    """Says that one task is done and takes the next in the same transaction."""
+
+    _task: int | None = None
+
+    def work(self) -> None:
+        """One transaction: an update to say that the last is done, one to take the next."""
+        if self._task is None:
+            self._take()
+        self._at.execute("begin immediate")
+        self._at.execute(DONE, (self._task,))
+        self._take()
+        self._at.execute("commit")
+
+    def _take(self) -> None:
+        ((self._task, payload),) = self._at.execute(TAKE, ("worker",)).fetchall()
+        json.loads(payload)
+
+
 PEERS = [
-    Peer("SQLite by hand, FULL", True, partial(SQLite, synchronous="full")),
-    Peer("SQLite by hand, NORMAL", False, partial(SQLite, synchronous="normal")),
+    Peer(f"SQLite by hand, {synchronous.upper()}{also}", synchronous == "full", opened)
+    for synchronous in ("full", "normal")
+    for also, opened in (
+        ("", partial(SQLite, synchronous=synchronous)),
+        (", done + take", partial(InOneStep, synchronous=synchronous)),
+    )
 ]
