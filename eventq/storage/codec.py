@@ -11,7 +11,7 @@ cattrs, where speed does not count.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Union, cast, get_type_hints
 
@@ -153,15 +153,21 @@ def kept(text: msgspec.Raw) -> Json | None:
     return None if text == _NULL else Json(text)
 
 
-def _maybe_moment(at: datetime | None) -> str | None:
-    return None if at is None else moment(at)
+def _moment(at: datetime) -> datetime | str:
+    """What msgspec spells as `moment` does: the time itself, but for one of a whole second, whose
+    decimals it leaves out."""
+    return at if at.microsecond and at.tzinfo is UTC else moment(at)
+
+
+def _maybe_moment(at: datetime | None) -> datetime | str | None:
+    return None if at is None else _moment(at)
 
 
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "payload": raw,
     "result": raw,
     "not_before": _maybe_moment,
-    "until": moment,
+    "until": _moment,
     "expires": _maybe_moment,
     "policy": unstructure,
 }
@@ -200,7 +206,7 @@ class _Written(msgspec.Struct, gc=False):
 
     v: int
     seq: int
-    at: str
+    at: datetime | str
     by: str | None
     do: str
     why: str | msgspec.UnsetType | None
@@ -219,11 +225,11 @@ def encode(entry: Entry, last: bytes, *, first: bool) -> tuple[bytes, bytes]:
         _Written(
             VERSION,
             entry.seq,
-            moment(entry.at),
+            _moment(entry.at),
             entry.by,
             do,
             entry.why if do in _OPERATORS else msgspec.UNSET,
-            written_ask(entry.ask),
+            written_ask(entry.ask) if entry.ask else entry.ask,
             [_WRITERS[type(event)](event) for event in entry.events],
             last.decode() if first else msgspec.UNSET,
         )
