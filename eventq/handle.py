@@ -319,8 +319,7 @@ class Handle(View):
             current.keep(entry)
         else:
             current.fold(entry)
-        self._log.append(entry)
-        current.settle()
+        current.settle(self._log.append(entry))
         self._know_last()
 
     def _snapshot_due(self) -> Cursor | None:

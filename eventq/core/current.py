@@ -17,11 +17,14 @@ from eventq.core.events import Event
 from eventq.core.evolve import Folded, carry_out, replay
 from eventq.core.state import Draft, State
 
-__all__ = ["EVENTS", "Current"]
+__all__ = ["BYTES", "EVENTS", "Current"]
 
 EVENTS = 1024
 """How many events may pass before the state is kept anew: what an undoing folds at most, but for
 one entry."""
+
+BYTES = 1024 * 1024
+"""How much of a log may: what is finished meanwhile is held on to for so long."""
 
 
 class Current:
@@ -39,7 +42,7 @@ class Current:
         self.whole = False
         self._kept = state
         self._since: list[Folded] = []
-        self._events = 0
+        self._events = self._bytes = 0
         self.now = Draft.of(state)
         self.whole = True
 
@@ -70,11 +73,12 @@ class Current:
         """This entry, which was decided here, is about to be written."""
         self._since.append(entry)
 
-    def settle(self) -> None:
-        """The last entry is in the log."""
+    def settle(self, size: int = 0) -> None:
+        """The last entry is in the log, where it takes so many bytes."""
         self._events += len(self._since[-1].events)
+        self._bytes += size
         self.whole = True
-        if self._events > self._undo:
+        if self._events > self._undo or self._bytes > BYTES:
             self.state()
 
     def restore(self, seq: int) -> bool:

@@ -255,8 +255,9 @@ class Log(Synced):
         torn = self.path / "torn"
         return mend(self.disk, self._segment, self._cursor, torn, self._sync_segment)
 
-    def append(self, entry: Entry) -> None:
-        """Write an entry, under the lock, caught up. Raises OSError: then nothing was written."""
+    def append(self, entry: Entry) -> int:
+        """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then
+        nothing was written."""
         cursor = self._cursor
         last = cursor.hash
         assert last is not None
@@ -280,6 +281,7 @@ class Log(Synced):
         self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
         self.unsaved += len(line)
         self._unsynced += len(line)
+        return len(line)
 
     def _write(self, line: bytes) -> None:
         start = self._cursor.offset

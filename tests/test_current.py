@@ -1,0 +1,133 @@
+"""The state that a handle goes on from in place: what goes wrong midway leaves no trace in it."""
+
+from __future__ import annotations
+
+import errno
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disk import Queues, check_chain
+
+from eventq import (
+    Capacity,
+    CycleError,
+    Enqueue,
+    QueueFull,
+    Retention,
+    State,
+    WorkerBusy,
+    WorkQueue,
+)
+from eventq.core.current import EVENTS
+from eventq.core.evolve import replay
+from eventq.testing.faults import FaultyDisk
+
+
+@pytest.fixture(params=["memory", "disk"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
+    with Queues(request.param, tmp_path) as queues:
+        yield queues
+
+
+def as_logged(q: WorkQueue) -> State:
+    """The state that follows from the entries alone."""
+    return replay(State(), q.entries())
+
+
+def some(q: WorkQueue, number: int) -> None:
+    """Tasks that stand in all kinds of lists, since the state was last held on to."""
+    for i in range(number):
+        q.enqueue(f"{i}", i)
+        q.enqueue(f"below {i}", after=[f"{i}"], key="k")
+    for _ in range(number // 2):
+        lease = q.start()
+        assert lease is not None
+        q.complete(lease)
+
+
+def a_cycle(q: WorkQueue) -> None:
+    with pytest.raises(CycleError):
+        q.enqueue_all([Enqueue("x"), Enqueue("y", after=["z"]), Enqueue("z", after=["y"])])
+
+
+def no_room(q: WorkQueue) -> None:
+    with pytest.raises(QueueFull):
+        q.enqueue_all([Enqueue(f"x{i}") for i in range(1000)])
+
+
+def a_busy_worker(q: WorkQueue) -> None:
+    """It has started meanwhile, and then another lease is completed in its name."""
+    held, other = q.start("w"), q.start("v")
+    assert held is not None
+    assert other is not None
+    named = type(other)(other.id, other.task, other.payload, other.attempt, "w", other.expires)
+    with pytest.raises(WorkerBusy):
+        q.complete_and_start(named)
+    assert q.state.lease(other.id) is not None
+
+
+@pytest.mark.parametrize("number", [4, EVENTS // 4], ids=["few", "many"])
+@pytest.mark.parametrize("refused", [a_cycle, no_room, a_busy_worker])
+def test_a_refusal_behind_the_first_event_changes_nothing(
+    refused: Callable[[WorkQueue], None], number: int, make: Queues
+) -> None:
+    """What was told before it is taken back, however much has passed since the state was kept."""
+    q = make(capacity=Capacity(2 * number + 50))
+    some(q, number)
+    refused(q)
+    q.enqueue("goes on")
+    assert q.state == as_logged(q)
+    q.state.check()
+    held = q.state
+    again = as_logged(q)
+    refused_again = [a_cycle, no_room]
+    for refuse in refused_again:
+        refuse(q)
+    q.enqueue("and on")
+    assert held == again  # what was handed out never changes
+    assert q.state == as_logged(q)
+
+
+def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """The memory goes back to what the log says, for each command in turn."""
+    disk = FaultyDisk()
+    with WorkQueue.open(tmp_path / "q", disk=disk) as q:
+        some(q, 5)
+        lease = q.start("w")
+        assert lease is not None
+        asks: list[Callable[[], Any]] = [
+            lambda: q.enqueue("new", after=["also new"]),
+            lambda: q.enqueue_all([Enqueue(), Enqueue()]),
+            lambda: q.complete_and_start(lease),
+            lambda: q.fail(lease, "x", kind="permanent"),
+            lambda: q.cancel("4"),
+            lambda: q.close(),
+        ]
+        for ask in asks:
+            disk.fail("pwrite", error=errno.ENOSPC, written=3)
+            with pytest.raises(OSError, match="No space left"):
+                ask()
+            assert q.state == as_logged(q)
+        for ask in asks[:2]:
+            ask()
+        assert q.state == as_logged(q)
+    check_chain(tmp_path / "q")
+
+
+def test_what_is_finished_is_let_go_of_before_long(tmp_path: Path) -> None:
+    """However large it is: only so much of the log is kept to go back with."""
+    with WorkQueue.open(tmp_path / "q", retention=Retention(count=0), durability="process") as q:
+        tracemalloc.start()
+        for _ in range(40):
+            q.enqueue(None, "x" * 1_000_000)
+            lease = q.start()
+            assert lease is not None
+            q.complete(lease, "y" * 1_000_000)
+            q.tick()
+        del lease
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < 10_000_000
