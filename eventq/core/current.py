@@ -30,8 +30,8 @@ BYTES = 1024 * 1024
 class Current:
     """The state after the last entry, as `now`, which may be asked and not be held on to.
 
-    In three steps, of which only the last says that all went well: `decide` or `fold`, `keep`,
-    `settle`. Whatever breaks in between leaves it not `whole`, to be mended by `restore`.
+    It moves in steps: `decide` and `keep`, or `fold`, and when the entry is in the log, `settle`.
+    Whatever breaks in between leaves it at another seq than the log, or not `whole`, for `restore`.
     """
 
     def __init__(self, state: State, undo: int = EVENTS) -> None:
@@ -56,11 +56,7 @@ class Current:
     def decide(self, command: Command, at: datetime) -> tuple[Event, ...]:
         """What follows from a command, carried out. Raises a Refusal."""
         telling = Telling(self.now, at)
-        self.whole = False
-        try:
-            follow(telling, command)
-        finally:
-            self.whole = not telling.begun
+        follow(telling, command)
         return tuple(telling.events)
 
     def fold(self, entry: Folded) -> None:
