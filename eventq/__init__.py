@@ -30,6 +30,8 @@ from eventq.core.record import DeadLetter, Lease, Task
 from eventq.core.select import Select
 from eventq.core.state import State
 from eventq.storage.errors import (
+    Archived,
+    ArchiveRefused,
     HandleFinished,
     LinesLost,
     LockTimeout,
@@ -43,6 +45,8 @@ from eventq.storage.errors import (
 from eventq.workqueue import WorkQueue
 
 __all__ = [
+    "ArchiveRefused",
+    "Archived",
     "Backoff",
     "BadValue",
     "Capacity",

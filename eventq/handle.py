@@ -32,13 +32,16 @@ from eventq.core.events import Entry, Event
 from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry
 from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
+from eventq.storage.archive import archive, bring_back
+from eventq.storage.archived import Moved
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import NotAQueue
 from eventq.storage.lock import TIMEOUT
-from eventq.storage.log import SEGMENT_BYTES, Durability, Log
+from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
 from eventq.storage.payload import SIZE_LIMIT
 from eventq.storage.segments import Cursor
+from eventq.storage.syncing import Durability
 from eventq.view import View
 
 __all__ = ["NOT_TOLD", "Handle", "no_answer"]
@@ -267,6 +270,41 @@ class Handle(View):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)
         return answered
+
+    def archive(
+        self, to: str | os.PathLike[str], *, before: int | None = None, keep: int = 1
+    ) -> list[Moved]:
+        """Write a snapshot, then move the oldest segments of the log to another folder.
+
+        Only those whose entries all come `before` that seq, and never the newest `keep` of them.
+        Answers what was moved. What needs those entries then raises Archived, until they are
+        brought back. Raises ArchiveRefused, OSError.
+        """
+        log = self._log
+        if isinstance(log, MemoryLog):
+            raise BadValue("a queue in memory has nothing to archive")
+        self.snapshot()
+        return archive(log, Path(to), before=before, keep=keep)
+
+    @staticmethod
+    def unarchive(
+        path: str | os.PathLike[str],
+        source: str | os.PathLike[str] | None = None,
+        *,
+        since: int = 1,
+    ) -> list[Moved]:
+        """Copy archived segments back into the log of the queue in this directory: those with
+        entries from `since` on.
+
+        They are looked for where they were moved to, or in the folder `source`, and stay there.
+        Answers what is in the log again. Needs no handle, since there may be none without them.
+        Raises NotAQueue, ArchiveRefused, OSError.
+        """
+        log = Log(Path(path).absolute())
+        try:
+            return bring_back(log, None if source is None else Path(source), since=since)
+        finally:
+            log.shut()
 
     def _note(
         self, at: datetime, do: str, ask: dict[str, Any], by: str | None, why: str | None = None

@@ -66,7 +66,12 @@ WRITING: dict[str, list[str]] = {
     "close": ["--why", "x"],
     "reopen": ["--why", "x"],
     "snapshot": [],
+    "archive": ["--to", "attic"],
+    "unarchive": [],
 }
+
+FOR_THE_FILES = ("snapshot", "tick", "archive", "unarchive")
+"""Commands that change nothing that anybody decides, and so need no reason."""
 
 EVERY = {**READING, **WRITING}
 
@@ -364,7 +369,7 @@ def test_an_empty_dlq_is_fine(tmp_path: Path) -> None:
 # The operators' commands.
 
 
-@pytest.mark.parametrize("do", [name for name in WRITING if name not in ("snapshot", "tick")])
+@pytest.mark.parametrize("do", [name for name in WRITING if name not in FOR_THE_FILES])
 def test_an_operators_command_must_say_why(queue: Path, do: str) -> None:
     """And not with nothing."""
     words = [word for word in WRITING[do] if word not in ("--why", "x")]

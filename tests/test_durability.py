@@ -69,7 +69,7 @@ def test_so_many_bytes_do_not_wait_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who writes more than so much waits for the disk."""
-    monkeypatch.setattr("eventq.storage.log.BYTES", 10_000)
+    monkeypatch.setattr("eventq.storage.syncing.BYTES", 10_000)
     with WorkQueue.open(tmp_path / "q", durability="process") as q:
         disk.did.clear()
         for _ in range(100):

@@ -138,7 +138,7 @@ def test_a_file_system_without_locks_keeps_no_queue(code: int, tmp_path: Path) -
     WorkQueue.open(path).shut()
     with untouched(path):
         with pytest.raises(OSError, match=os.strerror(code)) as caught:
-            WorkQueue.open(path, disk=Without())
+            WorkQueue.open(path, disk=Without(), lock_timeout=0)
         assert isinstance(caught.value, LockUnsupported) == (code != errno.EIO)
         with WorkQueue.open(path, read_only=True, disk=Without()) as q:
             assert q.state.seq == 1

@@ -18,6 +18,7 @@ from eventq import Keys, Retention, WorkQueue
 from eventq.core.commands import Complete, Enqueue, Start
 from eventq.core.events import (
     Blocked,
+    Cancelled,
     Completed,
     Died,
     Enqueued,
@@ -77,6 +78,7 @@ def test_a_log_that_eventq_wrote_is_found_in_order(toured: Path) -> None:
         "intact": True,
         "complete": None,
         "legal": True,
+        "decided": True,
         "problems": [],
         "more": 0,
         "notes": [],
@@ -352,7 +354,9 @@ def test_what_the_rules_would_not_do_is_not_legal(
     rewrite(queue, change(old, new), seq)
     ran = verify(queue)
     assert ran.code == 7
-    assert ran.value["legal"] is False
+    rules = {problem["fault"] for problem in ran.value["problems"]}
+    assert ran.value["decided"] is ("decided otherwise" not in rules)
+    assert ran.value["legal"] is (rules == {"decided otherwise"})
     assert ran.value["intact"] is True
     assert ran.value["problems"][0]["seq"] == seq
 
@@ -363,9 +367,7 @@ def test_an_illegal_entry_is_told_with_what_the_rules_give(tmp_path: Path) -> No
     rewrite(path, change('"task":"report","root":"fetch"', '"task":"parse","root":"fetch"'), 4)
     ran = eventq("verify", "--queue", path)
     assert ran.code == 7
-    assert "not legal, entry 4, decided otherwise: event 4: the log has Blocked(task='parse'" in (
-        ran.out
-    )
+    assert "\nentry 4, decided otherwise: event 4: the log has Blocked(task='parse'" in (ran.out)
     assert "the rules give Blocked(task='report', root='fetch')" in ran.out
     assert "not legal, entry 4, impossible: entry 4: Blocked cannot happen to task 'parse'" in (
         ran.out
@@ -528,6 +530,43 @@ def test_an_invariant_that_is_broken_is_told(holds: str, events: tuple[Event, ..
     assert Rule.DECIDED_OTHERWISE in {breach.rule for breach in breaches}
     told = [breach.what for breach in breaches if breach.rule is Rule.INVARIANT]
     assert any(holds in what for what in told), told
+
+
+def test_a_dependent_that_was_left_behind_is_told_at_once() -> None:
+    """Though the entry that should have moved it did not touch it, and long before the end."""
+    for events, what in (
+        ((Started("a", 1), Completed("a")), "has all that it needs"),
+        ((Cancelled("a"),), "Nothing below a root"),
+    ):
+        ledger = Ledger(check=False)
+        ledger.do(Enqueue("a"), Enqueue("b", None, ("a",)), Enqueue("c", None, ("b",)))
+        ledger.fold(*events)
+        ledger.do(Enqueue("d"))
+        judge = Judge()
+        for entry in ledger.entries[:5]:
+            judge.judge(entry)
+        told = [(one.seq, one.what) for one in judge.breaches if one.rule is Rule.INVARIANT]
+        assert any(seq == 5 and "'b'" in text for seq, text in told), told
+        assert any(what in text for _, text in told)
+        assert not judge.legal
+
+
+def test_what_the_rules_of_today_decide_otherwise_is_told_apart() -> None:
+    """A rule may have been mended since: what happened was possible, and that is what counts. Of
+    an entry of another version the rules of today are not even asked."""
+    ledger = Ledger(check=False).do(Enqueue("a"))
+    ledger.fold(Started("a", 1), Failed("a", 1, "e", "permanent"), Readied("a"))
+    judge = judged(ledger.entries)
+    assert (judge.legal, judge.otherwise) == (True, 1)
+    judge = Judge()
+    for entry in ledger.entries:
+        judge.judge(entry, decide=False)
+    judge.end()
+    assert (judge.legal, judge.otherwise, judge.breaches) == (True, 0, [])
+    assert judge.state == ledger.state
+    ledger.fold(Started("a", 2), Failed("a", 2, "e", "permanent"))
+    judge = judged(ledger.entries)
+    assert (judge.legal, judge.otherwise) == (False, 2)
 
 
 def test_after_an_impossible_event_nothing_is_judged() -> None:

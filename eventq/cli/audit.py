@@ -16,7 +16,7 @@ from eventq.cli.exits import Exit
 from eventq.cli.options import examples, json_option, log_of, queue_option
 from eventq.cli.show import Screen, emit
 from eventq.cli.wording import counted
-from eventq.queries.legal import Judge
+from eventq.queries.legal import Judge, Rule
 from eventq.storage.errors import NotAQueue
 from eventq.storage.verify import Fault, Verification
 
@@ -79,9 +79,13 @@ def _read(read: Verification) -> Judge:
     judge = Judge()
     with _progress(read) as show:
         for entry in read.entries():
-            judge.judge(entry)
+            blind = judge.state.seq < read.archived
+            if not blind:
+                judge.judge(entry, decide=read.present)
             if entry.seq in read.snapshots:
-                read.check_snapshot(entry.seq, None if judge.stopped else judge.state)
+                read.check_snapshot(entry.seq, None if judge.stopped or blind else judge.state)
+                if blind and (state := read.state_of_snapshot(entry.seq)) is not None:
+                    judge.begin(state)
             if not entry.seq % 500:
                 show()
         judge.end()
@@ -111,16 +115,21 @@ def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
     It is read whole from its first line, and nothing else is trusted. Intact: the hashes chain each
     line to the first, each entry encoded again gives the same bytes, times never fall. Complete:
     the entry of --head and those of all snapshots are there; without --head a log cut short between
-    two lines looks whole, and this says so. Legal: each event could happen, each command decided
-    again gives the same events, and what must always hold does.
+    two lines looks whole, and this says so. Legal: each event could happen, and what must always
+    hold does. Decided: the command of each entry of this version, decided again, gives the same
+    events; that is told apart, since a rule that was mended is no tampering.
+
+    Entries that are archived could not be checked, and it says which segments to bring back; what
+    follows is intact if it follows from the hash that was recorded of them, and judged from the
+    oldest snapshot on.
 
     Half a line at the end, as a crash leaves it, is not yet an entry, and no damage. The exit code
     is 0, or the highest of 6 could not be checked, 7 not legal, 8 not complete, 9 damaged. It
     changes nothing and needs no lock.
 
-    --json: one object with queue (its id), entries, segments, head, intact, complete (null:
-    not checked), legal, problems (fault, seq, what, file, line, byte), more (how many problems
-    were left out), notes and exit.
+    --json: one object with queue (its id), entries, segments, head, intact, complete, legal and
+    decided (null: not checked), problems (fault, seq, what, file, line, byte), more (how many
+    problems were left out), notes and exit.
     """
     if not (queue / "log").is_dir():
         raise NotAQueue(queue, "it has no folder `log`")
@@ -133,20 +142,25 @@ def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
         + [Exit.NOT_LEGAL] * bool(judge.breaches)
     )
     if as_json:
-        emit(_facts(read, judge, code, given is not None))
+        emit(_facts(read, judge, code))
     else:
-        _show(Screen(), read, judge, given is not None)
+        _show(Screen(), read, judge)
     click.get_current_context().exit(code)
 
 
-def _complete(read: Verification, given: bool) -> bool | None:
+def _judged(read: Verification, judge: Judge) -> bool:
+    """Whether anything was judged; behind an archive that takes a snapshot to begin from."""
+    return judge.judged > 0 or not read.archived
+
+
+def _complete(read: Verification) -> bool | None:
     """Whether the log is complete, as far as anybody knows."""
     if Fault.NOT_COMPLETE in read.faults:
         return False
-    return True if given and read.whole else None
+    return True if read.complete else None
 
 
-def _facts(read: Verification, judge: Judge, code: Exit, given: bool) -> dict[str, Any]:
+def _facts(read: Verification, judge: Judge, code: Exit) -> dict[str, Any]:
     problems = [
         {
             "fault": one.fault,
@@ -175,8 +189,9 @@ def _facts(read: Verification, judge: Judge, code: Exit, given: bool) -> dict[st
         "segments": len(read.segments),
         "head": f"{read.head[0]}:{read.head[1]}",
         "intact": Fault.DAMAGED not in read.faults and read.whole,
-        "complete": _complete(read, given),
-        "legal": not judge.breaches,
+        "complete": _complete(read),
+        "legal": judge.legal if _judged(read, judge) else None,
+        "decided": not judge.otherwise if _judged(read, judge) else None,
         "problems": problems,
         "more": read.more + judge.more,
         "notes": read.notes,
@@ -191,16 +206,19 @@ _COMPLETE = {
 }
 
 
-def _show(screen: Screen, read: Verification, judge: Judge, given: bool) -> None:
+def _show(screen: Screen, read: Verification, judge: Judge) -> None:
     entries = counted(read.head[0], "entry", "entries")
     files = counted(len(read.segments), "file")
     until = "" if read.whole else f" as far as it was read, to entry {read.head[0]}"
-    complete = _complete(read, given)
+    complete = _complete(read)
     events = counted(judge.state.position, "event")
+    since = f" from entry {judge.state.seq - judge.judged + 1} on" if read.archived else ""
+    unjudged = "" if _judged(read, judge) else "not checked: no snapshot says how the queue stood"
     answers = {
         "intact": "NO" if Fault.DAMAGED in read.faults else f"yes{until}: {entries} in {files}",
         "complete": _COMPLETE[complete],
-        "legal": "NO" if judge.breaches else f"yes{until}: {events}, decided the same again",
+        "legal": unjudged or (f"yes{until}{since}: {events}" if judge.legal else "NO"),
+        "decided": unjudged or ("NO" if judge.otherwise else f"yes{until}{since}: the same again"),
         "head": f"{read.head[0]}:{read.head[1]}",
     }
     for name, text in answers.items():
@@ -219,7 +237,8 @@ def _show_problems(screen: Screen, read: Verification, judge: Judge) -> None:
         screen.line(f"{one.fault}, entry {one.seq}: {where}{one.what}")
     for breach in judge.breaches[:SHOWN]:
         screen.line()
-        screen.line(f"not legal, entry {breach.seq}, {breach.rule}: {breach.what}")
+        kind = "" if breach.rule is Rule.DECIDED_OTHERWISE else "not legal, "
+        screen.line(f"{kind}entry {breach.seq}, {breach.rule}: {breach.what}")
     more = max(0, len(read.problems) - SHOWN) + max(0, len(judge.breaches) - SHOWN)
     if more := more + read.more + judge.more:
         screen.line()

@@ -12,6 +12,8 @@ from eventq.cli.inert import inert
 from eventq.cli.show import emit
 from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
 from eventq.storage.errors import (
+    Archived,
+    ArchiveRefused,
     HandleFinished,
     LinesLost,
     LockTimeout,
@@ -49,7 +51,7 @@ Exit codes; where several would do, the highest:
   4  run, work --drain: dead letters; dlq --check: the condition holds
   5  run, work --drain: only a person can move the rest
   6  could not be read, written or checked: permissions, disk, a newer format
-  7  verify: not legal; the log tells what the rules would not do
+  7  verify: not legal, or the rules decide otherwise than the log says
   8  not complete: the end of the log is lost, or it is another log
   9  damaged: the log was changed after it was written
 
@@ -90,6 +92,8 @@ _CODES: tuple[tuple[type[Exception], Exit, str], ...] = (
     (FlowError, Exit.USAGE, "bad_flow"),
     (Drifted, Exit.REFUSED, "drifted"),
     (NoSuchEntry, Exit.REFUSED, "no_such_entry"),
+    (Archived, Exit.NOT_CHECKED, "archived"),
+    (ArchiveRefused, Exit.REFUSED, "archive_refused"),
     (HandleFinished, Exit.NOT_CHECKED, "handle_finished"),
     (LockTimeout, Exit.NOT_CHECKED, "lock_timeout"),
     (LockUnsupported, Exit.NOT_CHECKED, "lock_unsupported"),
@@ -112,6 +116,7 @@ _FACTS = (
     "cycle",
     "changes",
     "holders",
+    "files",
 )
 """What an error may know, and `--json` tells, by the names of its attributes."""
 

@@ -23,6 +23,7 @@ from eventq.queries.history import latest
 from eventq.queries.letters import Group, Letters, globbed, letters
 from eventq.storage.codec import EVENTS
 from eventq.storage.convert import moment
+from eventq.storage.segments import find_segments
 
 __all__ = ["dlq"]
 
@@ -57,7 +58,9 @@ NAMED = 80
 def _seqs(path: Path, names: Iterable[str]) -> dict[str, int]:
     """The entry in which each of these became a dead letter, from the log."""
     marks = [b'"type":"%b"' % EVENTS[kind].encode() for kind in ENDS]
-    found = latest(entries_with(log_of(path), *marks), names, ENDS)
+    log = log_of(path)
+    there = find_segments(log)[0]  # what was archived before is not looked for
+    found = latest(entries_with(log, *marks, since=there), names, ENDS)
     return {name: died.seq for name, died in found.items()}
 
 

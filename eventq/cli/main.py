@@ -15,6 +15,7 @@ from contextlib import suppress
 
 import click
 
+from eventq.cli.archive import archive, unarchive
 from eventq.cli.audit import head, snapshot, verify
 from eventq.cli.completion import completion
 from eventq.cli.exits import EXITS, FAILURES, Exit, code_of, complain
@@ -104,6 +105,8 @@ for _command in (
     head,
     repair_command,
     snapshot,
+    archive,
+    unarchive,
     completion,
 ):
     eventq.add_command(_command)

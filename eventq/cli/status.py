@@ -27,9 +27,11 @@ from eventq.cli.standing import Standing, standing
 from eventq.cli.waiting import delayed_facts, delayed_words, key_facts, show_keys
 from eventq.cli.wording import counted, policy_words
 from eventq.core.record import DeadLetter, Record
+from eventq.storage.archived import away
 from eventq.storage.convert import moment, unstructure
 from eventq.storage.lines import last_seq, lines
 from eventq.storage.log import Log
+from eventq.storage.segments import find_segments
 
 __all__ = ["at", "state_at", "status"]
 
@@ -58,9 +60,11 @@ def state_at(path: Path, seq: int) -> State:
 def _begun(path: Path, leases: Iterable[Lease]) -> dict[int, datetime]:
     """When each of these leases was given: the time of the entry with its number."""
     folder = log_of(path)
+    there = find_segments(folder)[0]
     return {
         lease.id: line.entry.at
         for lease in leases
+        if lease.id >= there  # else it is archived
         for line in islice(lines(folder, lease.id, lambda _: True), 1)
     }
 
@@ -90,7 +94,7 @@ def _queue_facts(state: State, now: Standing) -> dict[str, Any]:
     }
 
 
-def _running_facts(lease: Lease, begun: datetime | None, age: float | None) -> dict[str, Any]:
+def _running_facts(lease: Lease, begun: datetime | None, clock: datetime | None) -> dict[str, Any]:
     return {
         "lease": lease.id,
         "task": lease.task,
@@ -98,7 +102,7 @@ def _running_facts(lease: Lease, begun: datetime | None, age: float | None) -> d
         "attempt": lease.attempt,
         "expires": None if lease.expires is None else moment(lease.expires),
         "since": None if begun is None else moment(begun),
-        "age": age,
+        "age": None if begun is None or clock is None else (clock - begun).total_seconds(),
     }
 
 
@@ -176,11 +180,11 @@ def status(queue: Path, as_json: bool) -> None:
     Exits 0 whatever it shows.
 
     --json: one object with queue (its id), seq, head (SEQ:HASH), at (the time of the last entry),
-    clock_behind (seconds), admission, dispatch, delayed (count; next, the time when the first of
-    them, task, is due), keys (those held: key, task, status, shut, waiting), policy, counts,
-    running (lease, task, worker, attempt, expires, since, age in seconds), dead and parked (task,
-    reason), blocked (by root), cancelled (those that others need) and missing (ids that nobody has
-    enqueued, and what needs them).
+    archived (how many entries at the beginning of the log are), clock_behind (seconds), admission,
+    dispatch, delayed (count; next, the time when the first of them, task, is due), keys (those
+    held: key, task, status, shut, waiting), policy, counts, running (lease, task, worker, attempt,
+    expires, since, age in seconds), dead and parked (task, reason), blocked (by root), cancelled
+    (those that others need) and missing (ids that nobody has enqueued, and what needs them).
     """
     with WorkQueue.open(queue, read_only=True) as q:
         state, head = q.state, q.head
@@ -189,15 +193,14 @@ def status(queue: Path, as_json: bool) -> None:
         behind = q.clock_behind
     now = standing(state)
     begun = _begun(queue, now.elsewhere)
+    gone = max((one.last for one in away(queue / "log")), default=0)
     clock = datetime.now(UTC)
     if as_json:
         facts = _queue_facts(state, now)
         facts["head"] = f"{head[0]}:{head[1]}"
+        facts["archived"] = gone
         facts["clock_behind"] = behind.total_seconds()
-        facts["running"] = [
-            _running_facts(one, begun.get(one.id), (clock - begun[one.id]).total_seconds())
-            for one in now.elsewhere
-        ]
+        facts["running"] = [_running_facts(one, begun.get(one.id), clock) for one in now.elsewhere]
         emit(facts)
         return
     screen = Screen()
@@ -211,6 +214,7 @@ def status(queue: Path, as_json: bool) -> None:
         [
             ("log", f"{last} ({when(state.at)})"),
             ("head", screen.cut(f"{head[0]}:{head[1]}", 60)),
+            ("archived", f"entries 1 to {gone:,}: eventq unarchive brings them back" * bool(gone)),
             ("clock off", off),
         ],
         clock,
@@ -226,17 +230,24 @@ def status(queue: Path, as_json: bool) -> None:
                 Column("FOR"),
                 Column("EXPIRES"),
             ],
-            [_running_row(one, begun[one.id], clock) for one in now.elsewhere],
+            [_running_row(one, begun.get(one.id), clock) for one in now.elsewhere],
         )
     show_keys(screen, state)
     _show_by_hand(screen, now)
 
 
-def _running_row(lease: Lease, begun: datetime, clock: datetime) -> tuple[str, ...]:
+def _running_row(lease: Lease, begun: datetime | None, clock: datetime) -> tuple[str, ...]:
     worker = "-" if lease.worker is None else str(lease.worker)
     expires = "never" if lease.expires is None else ago(lease.expires, clock)
     number, attempt = str(lease.id), str(lease.attempt)
-    return lease.task, number, attempt, worker, span(clock - begun), expires
+    return (
+        lease.task,
+        number,
+        attempt,
+        worker,
+        "-" if begun is None else span(clock - begun),
+        expires,
+    )
 
 
 TASKS = (

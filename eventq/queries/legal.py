@@ -179,16 +179,26 @@ class Judge:
         """How many breaches there are beyond those that were kept."""
         self.judged = 0
         """How many entries were judged."""
+        self.otherwise = 0
+        """How many entries the rules decide otherwise: a rule was mended since, or it is forged."""
         self.stopped = False
         """Whether an impossible event has made an end of it."""
         self._every = every
         self._checked_at = 0
 
-    def judge(self, entry: Entry) -> None:
-        """Judge the next entry. After an impossible event nothing is judged any more."""
+    def begin(self, state: State) -> None:
+        """Take this for the state after the entries that cannot be judged."""
+        self.state = state
+
+    def judge(self, entry: Entry, *, decide: bool = True) -> None:
+        """Judge the next entry. After an impossible event nothing is judged any more.
+
+        Without `decide` the rules of today are not asked: they need not be those of an entry of
+        another version.
+        """
         if self.stopped:
             return
-        after = self._decided(entry)
+        after = self._decided(entry) if decide else None
         if after is None:
             try:
                 after = evolve(self.state, entry)
@@ -196,9 +206,9 @@ class Judge:
                 self._breach(entry.seq, Rule.IMPOSSIBLE, _told(error))
                 self.stopped = True
                 return
-        self.state = after
+        before, self.state = self.state, after
         self.judged += 1
-        for what in self._touched(entry):
+        for what in self._touched(before, entry):
             self._breach(entry.seq, Rule.INVARIANT, what)
         if after.position - self._checked_at >= max(self._every, 8 * len(after)):
             self._check()
@@ -208,7 +218,13 @@ class Judge:
         if not self.stopped and self.state.position != self._checked_at:
             self._check()
 
+    @property
+    def legal(self) -> bool:
+        """Whether each event was possible, and what must always hold did."""
+        return len(self.breaches) + self.more == self.otherwise
+
     def _breach(self, seq: int, rule: Rule, what: str) -> None:
+        self.otherwise += rule is Rule.DECIDED_OTHERWISE
         if len(self.breaches) < MOST:
             self.breaches.append(Breach(seq, rule, what))
         else:
@@ -255,9 +271,13 @@ class Judge:
             return None
         return after
 
-    def _touched(self, entry: Entry) -> Iterator[str]:
-        """What does not hold of the tasks of this entry."""
+    def _touched(self, before: State, entry: Entry) -> Iterator[str]:
+        """What does not hold of the tasks of this entry, and of their direct dependents: of those
+        for whom the entry changed something, so that judging costs no more than folding."""
         names = {event.task: None for event in entry.events if isinstance(event, TaskEvent)}
+        for name in list(names):
+            if _for_others(before.record(name)) != _for_others(self.state.record(name)):
+                names.update((below.task.task, None) for below in self.state.dependents(name))
         for name in names:
             record = self.state.record(name)
             if record is None:
@@ -265,6 +285,11 @@ class Judge:
             for holds in TOUCHED:
                 if not holds(self.state, record):
                     yield f"{name!r}, which is {record.status}: {holds.__doc__}"
+
+
+def _for_others(record: Record | None) -> tuple[bool, bool]:
+    """What a task is for those that need it: done, or in their way."""
+    return record is not None and record.status is S.SUCCEEDED, blocks(record)
 
 
 def _difference(decided: tuple[Event, ...], logged: tuple[Event, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eventq.core.state import State
+from eventq.storage.archived import needed
 from eventq.storage.errors import LinesLost, LogDamaged
 from eventq.storage.mending import whole_line
 from eventq.storage.segments import Cursor, find_segments, segment_path
@@ -17,7 +18,7 @@ def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
     """A state of the queue in this directory, and the place in its log where it stands.
 
     Not after entry `until`; None: as late as can be. Raises LinesLost where a snapshot is ahead
-    of the log, and LogDamaged where the log has lost its beginning.
+    of the log, Archived where its beginning is, and LogDamaged where it has lost that.
     """
     log = queue / "log"
     segments = find_segments(log)
@@ -33,7 +34,9 @@ def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
         if until is None and (last := _last_seq(log, segments)) < seq:
             raise LinesLost(queue, last, seq)
     first = segments[0] if segments else 1
-    if first != 1:
+    if first != 1 and until != 0:
+        if (archived := needed(log, 1, until)) is not None:
+            raise archived
         raise LogDamaged(segment_path(log, 1), 1, 0, 1, f"the log begins only with entry {first}")
     return State(), Cursor(log)
 

@@ -10,6 +10,8 @@ from typing import ClassVar
 from eventq.core.errors import EventqError
 
 __all__ = [
+    "ArchiveRefused",
+    "Archived",
     "HandleFinished",
     "LinesLost",
     "LockTimeout",
@@ -80,6 +82,29 @@ class LogNewer(_AtALine):
     """
 
     _advice = "open it with a newer eventq to go on"
+
+
+class Archived(EventqError, LookupError):
+    """What was asked for needs entries that are archived: bring them back first.
+
+    `first` and `last` are the seqs of the entries, `files` the segments that hold them.
+    """
+
+    def __init__(self, queue: Path, first: int, last: int, files: Sequence[str]) -> None:
+        shown = [*files[:3], "...", files[-1]] if len(files) > 4 else files
+        super().__init__(
+            f"entries {first} to {last} of {queue} are archived, and are needed for this: bring "
+            f"back {len(files)} {'segment' if len(files) == 1 else 'segments'} "
+            f"({', '.join(shown)}) with `eventq unarchive --queue {shlex.quote(str(queue))}"
+            f"{f' --since {first}' if first > 1 else ''}`"
+        )
+        self.first = first
+        self.last = last
+        self.files = list(files)
+
+
+class ArchiveRefused(EventqError, ValueError):
+    """A segment cannot be moved there, or is not the one that was archived. Nothing was lost."""
 
 
 class LinesLost(EventqError, ValueError):

@@ -10,7 +10,18 @@ from eventq.storage.errors import NotAQueue
 
 __all__ = ["make_folders", "sync_names"]
 
-OWN = {"log", "snapshots", "lock", "torn", "unsynced", "run.lock", "run", "output", "work"}
+OWN = {
+    "archived.jsonl",
+    "log",
+    "snapshots",
+    "lock",
+    "torn",
+    "unsynced",
+    "run.lock",
+    "run",
+    "output",
+    "work",
+}
 """What may stand in the directory of a queue before its log does."""
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from eventq.core.events import Entry
 from eventq.core.values import storable
+from eventq.storage.archived import needed
 from eventq.storage.chain import hash_of
 from eventq.storage.codec import decode
 from eventq.storage.segments import Cursor, find_segments, segment_path
@@ -94,7 +95,11 @@ def _seq(line: bytes) -> int | None:
 def _before(log: Path, seq: int) -> Cursor:
     """A place in the log before this entry: just before it, as long as the log is in order."""
     segments = find_segments(log)
-    first = max((first for first in segments if first <= seq), default=(segments or [1])[0])
+    first = max((first for first in segments if first <= seq), default=0)
+    if not first:
+        if (archived := needed(log, seq)) is not None:
+            raise archived
+        first = (segments or [1])[0]
     cursor = Cursor(log, first)
     if seq <= first or not segments:
         return cursor

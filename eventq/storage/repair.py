@@ -21,6 +21,7 @@ from attrs import frozen
 from eventq.core.errors import ImpossibleEvent
 from eventq.core.evolve import evolve
 from eventq.core.state import State
+from eventq.storage.archived import needed
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.chain import GENESIS
 from eventq.storage.disk import DISK
@@ -66,13 +67,15 @@ def repair(queue: Path, to: Path) -> Repair:
     Damage is what keeps a log from being opened, and what `verify` calls so; where a snapshot is
     ahead of a log that lacks its end, the copy goes on without the snapshot. Raises
     FileExistsError where something stands at `to`, ValueError where `to` lies in the queue,
-    LogDamaged where not one entry stands before the damage, and LogNewer or OSError where the log
-    could not be read to its damage.
+    Archived where the beginning of the log is, LogDamaged where not one entry stands before the
+    damage, and LogNewer or OSError where the log could not be read to its damage.
     """
     if to.exists() or to.is_symlink():
         raise FileExistsError(f"{to} is there already: name a new directory for the copy")
     if to.resolve().is_relative_to(queue.resolve()):
         raise ValueError(f"{to} lies in the queue itself, which is not to be changed")
+    if (archived := needed(queue / "log", 1)) is not None:
+        raise archived
     read = Verification(queue)
     problem, head, state, ends = _up_to_the_damage(read)
     lost = _lost(queue, read, head[0], state, ends)
@@ -178,10 +181,7 @@ def _copy(ends: dict[Path, int], to: Path) -> None:
         for folder in (aside, log, aside / "snapshots"):
             folder.mkdir(mode=0o700)
         for file, end in ends.items():
-            # The last one can be written to, as the last of a log is; the others are full.
-            mode = 0o600 if file == max(ends) else 0o400
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            target = os.open(log / file.name, flags, mode)
+            target = DISK.open(log / file.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(target, "wb") as copy, file.open("rb") as original:
                 _copy_bytes(original, copy, end)
         for folder in (log, aside):

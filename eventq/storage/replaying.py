@@ -11,6 +11,7 @@ from eventq.core.errors import ImpossibleEvent
 from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
+from eventq.storage.archived import needed
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode
 from eventq.storage.errors import repair_words
@@ -57,6 +58,8 @@ def entries_since(queue: Path, since: int) -> Iterator[Entry]:
     """The entries from this seq on, checked from the segment that holds it."""
     folder = queue / "log"
     segments = [first for first in find_segments(folder) if first <= since]
+    if not segments and (archived := needed(folder, since)) is not None:
+        raise archived
     cursor = Cursor(folder, segments[-1] if segments else 1)
     for entry in cursor.forward(decode):
         if entry.seq >= since:

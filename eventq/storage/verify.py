@@ -17,6 +17,7 @@ from attrs import frozen
 
 from eventq.core.events import Entry
 from eventq.core.state import State
+from eventq.storage.archived import away, needed
 from eventq.storage.chain import GENESIS, fits, hash_of
 from eventq.storage.codec import decode, encode, version_of
 from eventq.storage.errors import LogDamaged, LogNewer
@@ -80,8 +81,12 @@ class Verification:
         self.bytes_read = 0
         self.head = 0, GENESIS
         """The seq and the hash of the last line that was read."""
+        self.complete = False
+        """Whether the entry of the head given is there."""
         self.whole = True
         """Whether the log was read to its end; where it is damaged, reading stops."""
+        self.archived = 0
+        """How many entries at the beginning are archived, and so not read."""
         self.problems: list[Problem] = []
         self.faults: set[Fault] = set()
         self.more = 0
@@ -109,7 +114,6 @@ class Verification:
 
     def entries(self) -> Iterator[Entry]:
         """All entries, as far as the chain holds."""
-        cursor = self._cursor
         try:
             yield from self._entries()
         except LogDamaged as error:
@@ -121,14 +125,14 @@ class Verification:
             self._wrong(Fault.NOT_CHECKED, error.seq, error.what, *where)
         except OSError as error:
             self.whole, self.error = False, error
-            self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error.strerror), cursor.file)
+            self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error.strerror), self._cursor.file)
 
     def _entries(self) -> Iterator[Entry]:
-        cursor = self._cursor
         if not self.segments:
             return
         if self.segments[0] != 1:
-            raise cursor.damaged(f"the log begins only with entry {self.segments[0]}")
+            self._begin_behind_the_archive()
+        cursor = self._cursor
         while True:
             yield from self._segment()
             rest = cursor.file.stat().st_size - cursor.offset
@@ -139,6 +143,23 @@ class Verification:
                 raise cursor.damaged(f"the next file of the log begins only with entry {first}")
         if rest:
             self._note_tail(rest)
+
+    def _begin_behind_the_archive(self) -> None:
+        """Take the hash that the record has of the last archived segment for that of the line
+        before. Raises LogDamaged where what is missing was not archived."""
+        first = self.segments[0]
+        before = [one for one in away(self.log) if one.first < first]
+        begins = [1, *(one.last + 1 for one in before)]
+        if not before or begins != [*(one.first for one in before), first]:
+            raise self._cursor.damaged(f"the log begins only with entry {first}")
+        self.archived = before[-1].last
+        what = str(needed(self.log, 1))
+        self._wrong(Fault.NOT_CHECKED, 1, what)
+        self.head = before[-1].last, before[-1].hash
+        self._cursor = Cursor(self.log, first)
+        self._cursor.hash = before[-1].hash.encode()
+        if self._given is not None and self._given[0] == self.head[0]:
+            self._bears_out("the head given", self._given)
 
     def _segment(self) -> Iterator[Entry]:
         """The entries of one segment, each encoded again."""
@@ -193,7 +214,14 @@ class Verification:
         elif self.head[1] != hash:
             what = f"{who} knows another entry {seq}: this log tells another history"
             self._wrong(Fault.NOT_COMPLETE, seq, what)
-        return self.head == witness
+        borne_out = self.head == witness
+        self.complete = self.complete or (borne_out and witness is self._given)
+        return borne_out
+
+    def state_of_snapshot(self, seq: int) -> State | None:
+        """What the snapshot taken after this entry holds, if it is fit."""
+        loaded = load(self._folder, seq, self.log)
+        return None if loaded is None else loaded[0]
 
     def check_snapshot(self, seq: int, state: State | None) -> None:
         """Does the snapshot taken after this entry agree with the log read so far, and with the

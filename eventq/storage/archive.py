@@ -1,0 +1,128 @@
+"""Archiving: closed segments are moved out of the log, the oldest first, and brought back.
+
+A segment is always in at least one place: it is copied, the copy is synced and read again, the
+record says where it is, and only then is it taken out of the log. Whoever is killed on the way, the
+next one goes on from there. Nothing is archived that is needed to open the queue: what goes is
+older than the segment that the newest fit snapshot was taken in.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from eventq.storage.archived import Moved, away, recorded, write_record
+from eventq.storage.beginning import stands_there
+from eventq.storage.errors import ArchiveRefused
+from eventq.storage.log import Log
+from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.snapshot import load, snapshots
+
+__all__ = ["archive", "bring_back"]
+
+
+def archive(log: Log, to: Path, *, before: int | None = None, keep: int = 1) -> list[Moved]:
+    """Move the oldest segments of this log to the folder `to`, which is made if it is not there.
+
+    Only those whose entries all come `before` that seq; the newest `keep` segments stay, and all
+    that opening needs. Answers what was moved. Raises ArchiveRefused where `to` is in the queue or
+    holds something else by such a name, LogDamaged for a segment that does not fit, OSError.
+    """
+    to = to.absolute()
+    if to.resolve().is_relative_to(log.path.resolve()):
+        raise ArchiveRefused(f"{to} lies in the queue itself: name a folder elsewhere")
+    with suppress(FileExistsError):
+        log.disk.mkdir(to)
+        log.disk.sync_folder(to.parent)
+    folder = log.path / "log"
+    segments = find_segments(folder)
+    covered = _covered(log.path)
+    moved: list[Moved] = []
+    followers = segments[1 : len(segments) + 1 - max(keep, 1)]
+    for first, following in zip(segments, followers, strict=False):
+        if first >= covered or (before is not None and following > before):
+            break
+        moved.append(_move(log, first, to))
+    return moved
+
+
+def _covered(queue: Path) -> int:
+    """The first entry of the segment in which the newest fit snapshot was taken."""
+    for seq in snapshots(queue / "snapshots"):
+        loaded = load(queue / "snapshots", seq, queue / "log")
+        if loaded is not None and stands_there(loaded[1]):
+            return loaded[1].first
+    return 0
+
+
+def _move(log: Log, first: int, to: Path) -> Moved:
+    folder = log.path / "log"
+    file = segment_path(folder, first)
+    text = file.read_bytes()
+    moved = _told(folder, first, text, str(to))
+    _put(log, text, to / moved.name)
+    with log:
+        log.look()
+        others = [one for one in recorded(folder) if one.first != first]
+        write_record(log.disk, folder, [*others, moved])
+        log.disk.unlink(file)
+        log.disk.sync_folder(folder)
+    return moved
+
+
+def _told(folder: Path, first: int, text: bytes, to: str) -> Moved:
+    """What the record says of a segment with this text. Raises LogDamaged where it does not fit."""
+    cursor = Cursor(folder, first)
+    for _ in cursor.follow(io.BytesIO(text)):
+        pass
+    if cursor.offset != len(text) or not text:
+        raise cursor.damaged("it is cut short, and yet a later segment follows")
+    assert cursor.hash is not None
+    return Moved(first, cursor.seq, cursor.hash.decode(), to)
+
+
+def _put(log: Log, text: bytes, target: Path) -> None:
+    """Make a file with this text that lasts; one that is there must have the same."""
+    if target.exists():
+        if target.read_bytes() != text:
+            raise ArchiveRefused(f"{target} is there already, and is not the segment of this queue")
+        return
+    aside = target.with_suffix(f".{os.urandom(4).hex()}.tmp")
+    try:
+        log.disk.write_file(aside, text)
+        if aside.read_bytes() != text:
+            raise ArchiveRefused(f"{aside} does not read back as it was written")
+        log.disk.rename(aside, target)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    log.disk.sync_folder(target.parent)
+
+
+def bring_back(log: Log, source: Path | None = None, *, since: int = 1) -> list[Moved]:
+    """Copy archived segments back into the log, the newest first: those with entries from `since`
+    on. They are looked for where the record says, or in the folder `source`, and stay there too.
+
+    Answers what is in the log again. Raises ArchiveRefused for a segment that is not the one that
+    was archived, OSError where it cannot be read.
+    """
+    folder = log.path / "log"
+    back: list[Moved] = []
+    for one in reversed(away(folder)):
+        if one.last < since:
+            break
+        file = (Path(one.to) if source is None else source) / one.name
+        text = file.read_bytes()
+        told = _told(file.parent, one.first, text, one.to)
+        if told != one:
+            raise ArchiveRefused(
+                f"{file} ends with entry {told.last} and the hash {told.hash}, but what was "
+                f"archived ended with entry {one.last} and the hash {one.hash}"
+            )
+        _put(log, text, folder / one.name)
+        with log:
+            write_record(log.disk, folder, [m for m in recorded(folder) if m.first != one.first])
+        back.append(one)
+    return back

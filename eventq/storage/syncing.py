@@ -1,0 +1,132 @@
+"""Syncing the log of a handle: when, once for all who wait, and what a sync that fails means.
+
+The kernel may have dropped what it could not write, show it all the same for a while, and not say
+so again. So a failed sync is never tried again: the handle answers nothing more, and a mark tells
+who opens the log next not to trust what it reads, see `mending`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, get_args
+
+from eventq.core.errors import BadValue
+from eventq.storage.disk import Disk
+from eventq.storage.errors import HandleFinished
+from eventq.storage.folders import sync_names
+from eventq.storage.later import BYTES, Later
+from eventq.storage.segments import Cursor
+
+__all__ = ["Durability", "Synced"]
+
+Durability = Literal["power", "process"]
+"""What an answer survives: a power cut, since it is synced before; or the end of the process
+alone, since it is written before, and synced soon after."""
+
+
+class Synced:
+    """The open segment of a log, and where in it this handle stands."""
+
+    def __init__(self, path: Path, read_only: bool, durability: Durability, disk: Disk) -> None:
+        if durability not in get_args(Durability):
+            raise BadValue(f"durability must be 'power' or 'process', not {durability!r}")
+        self.path = path
+        self.read_only = read_only
+        self.disk = disk
+        self._fdatasync = disk.fdatasync  # once: each command needs it
+        self._segment = -1
+        self._cursor = Cursor(path / "log")
+        self._mark = path / "unsynced"
+        self._pid = os.getpid()
+        self._finished: str | None = None
+        """Why this handle answers nothing more."""
+        self._syncing = threading.RLock()  # a handler of a signal may ask in the midst of it
+        self._synced = 0
+        self._unsynced = 0
+        """About how many bytes were written here since the last sync."""
+        self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
+        self._unmarked = False
+
+    @property
+    def seq(self) -> int:
+        """The seq of the last line that was read or written."""
+        return self._cursor.seq
+
+    def check_alive(self) -> None:
+        """Raise HandleFinished where this handle answers nothing more."""
+        if self._finished is None and os.getpid() != self._pid:
+            self.forked()
+        if self._finished is not None:
+            self._leave_mark()
+            raise HandleFinished(
+                f"this handle of {self.path} answers nothing more: {self._finished}"
+            )
+
+    def forked(self) -> None:
+        """In a child that was forked: nothing of this is ours."""
+        self._finished = (
+            f"it belongs to process {self._pid}, which was forked: open the queue again in this one"
+        )
+
+    def secure(self, seq: int) -> None:
+        """Make the entries up to this one as safe as an answer that rests on them has to be."""
+        if self._later is None or self._unsynced > BYTES:
+            self.sync(seq)
+        elif seq > self._synced:
+            self._later.ask()
+
+    def sync(self, seq: int) -> None:
+        """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
+        if seq <= self._synced:
+            return
+        self._sync_now(seq)
+
+    def _sync_now(self, seq: int) -> None:
+        with self._syncing:
+            if seq <= self._synced:
+                return
+            self.check_alive()
+            written = self._cursor.seq
+            self._unsynced = 0
+            self._sync_segment()
+            self._synced = max(written, seq)
+
+    def _sync_segment(self) -> None:
+        """Sync the open segment. Where that fails the handle is finished, and the log marked."""
+        try:
+            self._fdatasync(self._segment)
+        except OSError as error:
+            if not self.read_only:
+                self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+                self._unmarked = True
+                self._leave_mark()
+                raise
+            if error.errno not in (errno.EINVAL, errno.EROFS):
+                raise  # else nothing can be written there, and so nothing is unsynced
+
+    def _leave_mark(self) -> None:
+        """Say to who opens the log next that what it reads may not be on disk. On a disk that
+        fails that may fail as well: then at the next occasion."""
+        if self._unmarked:
+            with suppress(OSError):
+                os.close(self.disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
+                self._unmarked = False
+
+    def _sync_names(self) -> None:
+        """Make the name of a new segment last before its first line is: whoever made the file may
+        have got no further. The first one, and so the whole queue, with the folders above."""
+        try:
+            sync_names(self.disk, self.path, new=self._cursor.first == 1)
+        except OSError as error:
+            self._finished = f"a sync failed ({error})"
+            raise
+
+    def _switch(self, segment: int, cursor: Cursor) -> None:
+        """Go on with another open file: not while one is synced."""
+        with self._syncing:
+            old, self._segment, self._cursor = self._segment, segment, cursor
+            os.close(old)
