@@ -255,6 +255,7 @@ class AsyncWorkQueue:
     parked = _awaited(WorkQueue.parked)
     at = _awaited(WorkQueue.at)
     snapshot = _awaited(WorkQueue.snapshot)
+    archive = _awaited(WorkQueue.archive)
 
     async def reconfigure(
         self, *, why: str | None = None, by: str | None = None, **parts: Any
