@@ -37,6 +37,8 @@ class View:
         self._current = Current(state, undo)
         self._clock = clock
         self._know_last()
+        if isinstance(log, Log):
+            log.meanwhile = self._catch_up
         self._watches: set[Any] = set()
         """Those by which somebody waits for something to happen."""
 
@@ -72,7 +74,7 @@ class View:
             self._current = current = Current(log.state_at(log.seq))
         while log.behind(locked=locked):
             seq = log.seq
-            for entry in log.catch_up():
+            for entry in log.catch_up(locked=locked):
                 current.fold(entry)
                 current.settle()
             if log.seq != seq:

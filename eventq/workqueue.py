@@ -99,7 +99,7 @@ class WorkQueue(Handle):
 
     def _admissible(self, task: Enqueue) -> Enqueue:
         payload = self._log.door.payload(f"the payload of {task.id or 'the task'}", task.payload)
-        return task if payload is task.payload else with_changes(task, payload=payload)
+        return task if payload is task.payload else task.holding(payload)
 
     def start(
         self,

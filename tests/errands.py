@@ -97,8 +97,18 @@ HOSTILE: dict[str, tuple[BaseException, str]] = {
     "group": (ExceptionGroup("two", [ValueError(1)]), "ExceptionGroup: two (1 sub-exception)"),
     "long": (ValueError("x" * 10_000_000), "ValueError: xxx"),
     "wide": (ValueError("\ud800" * 60_000), "ValueError: \\ud800\\ud800"),
+    "long exit": (SystemExit("x" * 10_000_000), "SystemExit: xxx"),
+    "long words": (Permanent("x" * 10_000_000), "xxx"),
 }
 """What a handler may raise, and how its error begins."""
+
+LENGTHS = {
+    "long": "10,000,012",
+    "wide": "60,012",
+    "long exit": "10,000,012",
+    "long words": "10,000,000",
+}
+"""Those whose error is cut, and how many characters it has."""
 
 UNSTORABLE: dict[str, Any] = {
     "set": {1, 2},

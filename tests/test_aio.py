@@ -30,6 +30,7 @@ from eventq import (
 from eventq.aio import AsyncWorker, AsyncWorkQueue
 from eventq.core.events import Renewed, Started
 from eventq.worker import Context, Permanent, TaskFailed, Witness
+from eventq.worker.outcome import ERROR_LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +364,9 @@ def test_whatever_is_raised_is_a_failure_of_the_task(path):
             await drain(q, handler, concurrency=5)
             for name, (_, begins) in errands.HOSTILE.items():
                 if name != "stop":
-                    assert (await q.task(name)).error.startswith(begins)
+                    error = (await q.task(name)).error
+                    assert error.startswith(begins)
+                    assert len(error.encode()) <= ERROR_LIMIT
             assert (await q.task("cancelled")).error == "CancelledError"
 
     run(main())

@@ -1087,7 +1087,7 @@ ROWS: list[Row] = [
     (busy, lambda: Restore("nobody"), errors.UnknownTask, "restore 'nobody'"),
     (busy, lambda: Redrive("r"), errors.WrongStatus, "READY.*DEAD or PARKED"),
     (busy, lambda: Restore("a"), errors.WrongStatus, "RUNNING.*CANCELLED"),
-    (done, lambda: Cancel("a"), errors.WrongStatus, "SUCCEEDED.*PENDING or READY"),
+    (done, lambda: Cancel("a"), errors.WrongStatus, "SUCCEEDED.*DEAD or PARKED can"),
     (busy, lambda: Cancel("r", 4), errors.StaleLease, "4"),
     (busy, lambda: Cancel("nobody", 4), errors.StaleLease, "4"),
     (busy, lambda: Start("w1"), errors.WorkerBusy, "'a' under lease 4"),

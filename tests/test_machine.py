@@ -21,6 +21,8 @@ from eventq.core.errors import Refusal, StaleLease
 from eventq.core.events import Event, Readied
 from eventq.core.lifecycle import Status
 from eventq.core.policy import Policy, Retention
+from eventq.queries import why
+from eventq.queries.why import Kind
 from eventq.testing.adapter import Adapter, Clock, DurableAdapter, Maker
 from eventq.testing.asks import Ask
 from eventq.testing.facts import Look
@@ -171,6 +173,11 @@ def test_every_refusal_fires(fired: Fired) -> None:
     for name, do in fired.refusals:
         seen.setdefault(name, set()).add(do)
     assert seen == REFUSED
+
+
+def test_every_reason_not_to_run_is_compared(fired: Fired) -> None:
+    """Each answer to `why` came up often; a task that SUCCEEDED keeps none, and is not asked."""
+    assert {kind for kind in Kind if fired.whys[kind] < 20} == {Kind.SUCCEEDED}
 
 
 # That the harness can object.
@@ -357,6 +364,11 @@ MUTANTS: list[tuple[Any, str, Any]] = [
     (decide, "selected", lambda state, _: [record.task.task for record in state.dead()]),
     (admission, "settle", lambda t, name: t.tell(Readied(name))),
     (downstream, "ready", lambda t, record: t.tell(Readied(record.task.task))),
+    (why, "_ahead", lambda state, record: max(0, record.mark - 3)),
+    (why, "_unmet", lambda state, record: record.task.after),
+    (why, "_way_to_missing", lambda *_: {}),
+    (why, "_in_the_way", lambda *_: (Kind.UNASKED, None)),
+    (why, "_RESTING", {**why._RESTING, Status.PARKED: Kind.DEAD}),
 ]
 
 

@@ -49,7 +49,7 @@ from eventq.workqueue import WorkQueue
 
 AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
 TESTING = Path(__file__).parent.parent / "eventq" / "testing"
-MODEL = ("facts", "noted", "telling", "admission", "model")
+MODEL = ("facts", "noted", "reasons", "telling", "admission", "model")
 """The files that the model is made of."""
 
 

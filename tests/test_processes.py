@@ -26,7 +26,8 @@ from running import check_history
 from eventq import Enqueue, HandleFinished, Retention, Status, WorkerBusy, WorkQueue
 from eventq.core.events import TaskEvent
 
-KILLS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 20
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+KILLS = 200 if THOROUGH else 20
 
 
 def test_eight_processes_work_at_one_queue(tmp_path: Path) -> None:
@@ -160,6 +161,49 @@ def test_what_was_acknowledged_outlives_whoever_is_killed(load: Load, tmp_path: 
     torn = len(list((path / "torn").glob("*")))
     print(f"\n{killed} kills, {len(acknowledged)} acknowledged, {state.seq} entries, {torn} torn")
     assert len(segments(path)) > 1 or load.segment_bytes > 10_000
+
+
+def half_a_line(path: Path) -> bool:
+    """Whether the log ends in the midst of a line, as it does while one is being written."""
+    with segments(path)[-1].open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 1))
+        return file.read(1) not in (b"", b"\n")
+
+
+@pytest.mark.parametrize("number", range(20 if THOROUGH else 3))
+def test_a_line_that_was_being_written_by_who_was_killed_is_cut_off(
+    tmp_path: Path, number: int
+) -> None:
+    """Killed as soon as half of it is seen; what was answered before is there, and one goes on."""
+    path = tmp_path / "q"
+    WorkQueue.open(path, retention=Retention(0)).shut()
+
+    def work(tell: Callable[[str], None]) -> None:
+        with WorkQueue.open(path) as q:
+            while True:
+                name = q.enqueue(None, "x" * 3_000_000).id
+                tell(name)
+                q.cancel(name)
+
+    acknowledged: list[str] = []
+    until = time.monotonic() + 10
+    while not half_a_line(path):
+        if time.monotonic() > until:
+            pytest.skip("no half of a line is ever seen: this file system writes it in one go")
+        with children(work) as (child,):
+            acknowledged += child.told()
+            soon = time.monotonic() + 0.2
+            while not half_a_line(path) and time.monotonic() < soon:
+                pass
+            child.kill()
+            acknowledged += child.end()[1]
+    check(path)
+    check_history(path)
+    with WorkQueue.open(path, read_only=True) as q:
+        told = Counter(x.task for e in q.entries() for x in e.events if isinstance(x, TaskEvent))
+    assert set(acknowledged) <= set(told)
+    assert len(list((path / "torn").iterdir())) == 1
 
 
 def test_whoever_is_killed_while_it_works_gives_nothing_twice(tmp_path: Path) -> None:

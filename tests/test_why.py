@@ -25,7 +25,7 @@ from eventq.core.commands import (
     Start,
 )
 from eventq.core.decide import decide
-from eventq.core.events import Started
+from eventq.core.events import Enqueued, Started
 from eventq.core.lifecycle import FINISHED, ROOTS
 from eventq.core.policy import Policy
 from eventq.queries.why import Kind, Step, Why, why
@@ -79,6 +79,13 @@ def test_a_pending_task_needs_what_nobody_has_enqueued() -> None:
     assert kinds(answer) == [Kind.NEEDS, Kind.MISSING, Kind.UNKNOWN]
     assert way(answer) == ["far", "near", "ghost"]
     assert answer.root == Step("ghost", S.ABSENT, Kind.UNKNOWN)
+
+
+def test_a_cycle_that_no_queue_admits_has_an_end() -> None:
+    """A log that was not written by these rules may hold one."""
+    ledger = Ledger(check=False)
+    ledger.fold(Enqueued("a", None, ("b",)), Enqueued("b", None, ("a",)))
+    assert {step.task for step in why(ledger.state, "a").steps} == {"a", "b"}
 
 
 def test_a_forgotten_dependency_is_like_one_that_nobody_has_enqueued() -> None:

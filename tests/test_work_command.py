@@ -195,6 +195,29 @@ def test_why_an_attempt_failed_is_told(tmp_path):
     assert left_of(tmp_path / "q") == []
 
 
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_command_may_say_more_than_anybody_keeps(q, lines):
+    """Ten megabytes on both streams: the end is its error, all of it is in its output, and the
+    worker goes on."""
+    line = 10_000_000 // lines
+    script = (
+        f"import os, sys\nfor n in range({lines}):\n"
+        f" os.write(2 - n % 2, b'x' * {line - 1} + bytes([10]))\nsys.exit(3)"
+    )
+    q.enqueue("loud", {"argv": [sys.executable, "-c", script]}, max_attempts=1)
+    q.enqueue("next", TRUE)
+    code, out, err = drain(q, "-j", "1", "--json")
+    assert (code, err) == (4, "")
+    assert statuses(q) == {"loud": S.DEAD, "next": S.SUCCEEDED}
+    error = q.task("loud").error
+    assert error.startswith("exit status 3: ")
+    assert "x" * 99 in error
+    assert len(error) < 10_000
+    assert len(out) < 20_000
+    sizes = {file.stat().st_size for file in (q.path / "output").iterdir()}
+    assert sizes == {0, 10_000_000}
+
+
 def test_workers_share_a_queue(q):
     """Two of them, each with one task at a time: two tasks that wait for each other meet."""
     meet = "touch $EVENTQ_WORK/$EVENTQ_TASK; until [ -e $EVENTQ_WORK/%s ]; do sleep 0.01; done"

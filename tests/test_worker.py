@@ -151,9 +151,9 @@ def test_whatever_is_raised_is_a_failure_of_the_task(tmp_path, processes):
             found = task(q, name)
             assert found.status is Status.DEAD
             assert found.error.startswith(begins)
-            if name not in ("long", "wide"):
+            if name not in errands.LENGTHS:
                 assert found.error == begins
-        for name, length in (("long", "10,000,012"), ("wide", "60,012")):
+        for name, length in errands.LENGTHS.items():
             error = task(q, name).error
             assert ERROR_LIMIT - 10 < len(error.encode()) <= ERROR_LIMIT
             assert error.endswith(f"... (cut, {length} characters in all)")

@@ -135,6 +135,17 @@ class Enqueue(Command):
         default=None, kw_only=True, converter=in_utc, validator=optional_time
     )
 
+    def holding(self, payload: Any) -> Enqueue:
+        """The same with another payload."""
+        return Enqueue(
+            self.id,
+            payload,
+            self.after,
+            key=self.key,
+            max_attempts=self.max_attempts,
+            not_before=self.not_before,
+        )
+
     @classmethod
     def of(cls, event: Enqueued) -> Enqueue:
         """The command that gives this event."""

@@ -65,6 +65,8 @@ def find_cycle(state: Questions, task: str, after: tuple[str, ...]) -> list[str]
     (two-way search, as compared by Bender, Fineman, Gilbert and Tarjan, "A New Approach to
     Incremental Cycle Detection and Related Problems", 2015; without their levels).
     """
+    if not after:
+        return None
     if task in after:
         return [task, task]
     if not named_at_all(state, task):

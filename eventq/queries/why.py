@@ -117,7 +117,7 @@ def why(state: State, task: str) -> Why:
     steps: list[Step] = []
     way = _way_to_missing(state, task)
     at: str | None = task
-    while at is not None:
+    while at is not None and len(steps) <= len(state):  # longer, it is a cycle: no lawful log
         step = _step(state, at, way.get(at))
         steps.append(step)
         at = step.on

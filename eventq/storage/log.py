@@ -12,7 +12,7 @@ import fcntl
 import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -39,6 +39,9 @@ __all__ = ["SEGMENT_BYTES", "Log"]
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
+
+UNKNOWN = -2
+"""No size of a file."""
 
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
@@ -72,9 +75,11 @@ class Log(Synced):
         self._lock = -1
         self._look_at = 0.0
         """When to look again whether the queue is still there, on the monotonic clock."""
-        self._begun = -2
+        self._begun = UNKNOWN
         """How long the lock was when this segment was last seen to be the last one: the file of
         the lock grows by a byte before each new segment, so that its size says when to look."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What is done before the lock is waited for: to read what others are writing."""
         self._kept = False
         """Whether the lock is to outlast the command, see `alone`."""
         self._folder = path / "log"
@@ -98,6 +103,7 @@ class Log(Synced):
             try:
                 self._flock(self._lock, AT_ONCE)
             except OSError as error:
+                self.meanwhile()
                 wait_for_lock(self._flock, self._lock, self.path, self._lock_timeout, error)
         except BaseException:
             self.mutex.release()
@@ -133,6 +139,7 @@ class Log(Synced):
             check_lock(self.path, self._lock)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
             self._switch(self._open(self._cursor.file), self._cursor)
+            self._begun = UNKNOWN
         self._look_at = monotonic() + LOOK_EVERY
 
     # Reading.
@@ -175,15 +182,20 @@ class Log(Synced):
             segment = os.fstat(self._segment)
         if segment.st_size != cursor.offset:
             return True
-        begun = -1 if self._lock < 0 else lock.st_size
-        if begun == self._begun:
+        return self._followed(lock.st_size, locked=locked)
+
+    def _followed(self, begun: int, *, locked: bool) -> bool:
+        """Whether another segment follows, looked up only where the size of the lock says so."""
+        if begun == self._begun and self._lock >= 0:
             return False
-        there = os.access(f"{self._folder}/{cursor.seq + 1:020}.jsonl", os.F_OK)
+        there = os.access(f"{self._folder}/{self._cursor.seq + 1:020}.jsonl", os.F_OK)
         if locked and not there:
+            if self._cursor.overtaken():
+                raise self._cursor.damaged(CUT_SHORT)
             self._begun = begun
         return there
 
-    def catch_up(self) -> Iterator[Folded]:
+    def catch_up(self, *, locked: bool = False) -> Iterator[Folded]:
         """What was written since this handle last looked."""
         cursor = self._cursor
         if self._segment < 0:
@@ -202,12 +214,13 @@ class Log(Synced):
                     io.BytesIO(pread(self.disk, self._segment, rest, cursor.offset))
                 )
             after = cursor.copy()
-            if not after.next_segment(end - cursor.offset):
-                if (
-                    cursor.offset < end
-                    and cursor.overtaken()
-                    and os.fstat(self._segment).st_size == end
-                ):
+            cut = cursor.offset < end
+            begun = os.fstat(self._lock).st_size if self._lock >= 0 else -1
+            if not (
+                self._followed(begun, locked=locked and not cut)
+                and after.next_segment(end - cursor.offset)
+            ):
+                if cut and cursor.overtaken() and os.fstat(self._segment).st_size == end:
                     raise cursor.damaged(CUT_SHORT)
                 return
             self._switch(self._open(after.file), after)
@@ -287,8 +300,6 @@ class Log(Synced):
         """Sync the full segment and begin the next."""
         self.look()  # a name is about to be made
         cursor = self._cursor
-        if cursor.overtaken():
-            raise cursor.damaged(CUT_SHORT)
         self._sync_now(cursor.seq)
         begun = os.fstat(self._lock).st_size + 1
         self.disk.ftruncate(self._lock, begun)

@@ -61,7 +61,7 @@ class MemoryLog:
         """Whether others wrote: nobody else can."""
         return False
 
-    def catch_up(self) -> Iterator[Folded]:
+    def catch_up(self, *, locked: bool = False) -> Iterator[Folded]:  # noqa: ARG002
         """What others wrote: nobody else can."""
         return iter(())
 

@@ -7,6 +7,8 @@ no lock and takes half a line at the end for "not there yet".
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -29,13 +31,14 @@ def segment_path(log: Path, first: int) -> Path:
     return log / f"{first:020}.jsonl"
 
 
+_NAMES = re.compile(r"(?<![^/])([0-9]{20})\.jsonl(?![^/])")
+
+
 def find_segments(log: Path) -> list[int]:
     """The first seqs of all segments, in order. Other files are none of ours."""
-    return sorted(
-        int(file.stem)
-        for file in log.glob("*.jsonl")
-        if len(file.stem) == 20 and file.stem.isascii() and file.stem.isdigit()
-    )
+    # A path for each of thousands would take most of the time of whoever asks.
+    names = os.listdir(log)  # noqa: PTH208
+    return sorted(map(int, _NAMES.findall("/".join(names))))
 
 
 class Cursor:

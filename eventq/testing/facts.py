@@ -75,7 +75,9 @@ class Look:
     are the leases that run out and the delays that end, as (time, task), the earliest first.
     `holders` gives for each key that is held the task that holds it. A dead letter (or a parked
     one) is (id, status, reason, root). `needed_by` gives for each task, and for each id that a
-    task names, the unfinished tasks that name it.
+    task names, the unfinished tasks that name it. `why` gives for each unfinished task why it does
+    not run: the steps of `eventq.queries.why`, each a dict of its fields by name, the lease one of
+    its own; None where a queue cannot tell.
     """
 
     seq: int
@@ -93,13 +95,14 @@ class Look:
     parked: list[tuple[str, Status, str, str]]
     counts: dict[Status, int]
     needed_by: dict[str, list[str]]
+    why: dict[str, list[dict[str, Any]]] | None = None
 
     def differences(self, other: Look) -> list[str]:
         """What differs between both, in words."""
         return [
             f"{name}: {mine!r} is not {its!r}"
             for name, mine in asdict(self, recurse=False).items()
-            if mine != (its := getattr(other, name))
+            if mine != (its := getattr(other, name)) and not (name == "why" and None in (mine, its))
         ]
 
 

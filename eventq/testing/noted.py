@@ -13,6 +13,7 @@ from typing import Any, Self
 from eventq.core.events import Enqueued
 from eventq.core.lifecycle import Status
 from eventq.testing.facts import ROOTS, UNFINISHED, Look, Moment, canonical
+from eventq.testing.reasons import Reasons
 
 __all__ = ["Noted"]
 
@@ -264,14 +265,16 @@ class Noted:
     def look(self) -> Look:
         """Everything that can be asked."""
         names = [*self._tasks, *(n for f in self._tasks.values() for n in f.task.after)]
-        statuses = [self.status(name) for name in self._tasks]
+        shown = {name: self.task(name) or {} for name in self._tasks}
+        statuses = [task["status"] for task in shown.values()]
+        reasons = Reasons(self, shown)
         return Look(
             self.seq,
             self.at,
             self.policy,
             self.admission,
             self.dispatch,
-            [self.task(name) or {} for name in self._tasks],
+            [*shown.values()],
             self.line(),
             self.first(),
             [self.lease(lease) or {} for lease in self.leases()],
@@ -281,4 +284,5 @@ class Noted:
             self.letters(S.PARKED),
             {s: statuses.count(s) for s in Status if s not in (S.ABSENT, S.FAILED)},
             {name: self.needed_by(name) for name in names},
+            {n: reasons.steps(n) for n, task in shown.items() if task["status"] in UNFINISHED},
         )

@@ -51,6 +51,9 @@ class Fired:
     refusals: Counter[tuple[str, str]] = field(factory=Counter)
     """By the name of the refusal and that of the command."""
 
+    whys: Counter[str] = field(factory=Counter)
+    """By the kind of each step of an answer to `why`."""
+
     @staticmethod
     def all_cells() -> set[tuple[str, str]]:
         """Every cell of both tables that leads anywhere."""
@@ -216,7 +219,10 @@ class Pair:
                 self.fired.cells[type(event).__name__, before] += 1
 
     def _compare_looks(self, look: Look | None = None) -> None:
-        differences = self.model.look().differences(look or self.queue.look())
+        mine = self.model.look()
+        for steps in (mine.why or {}).values():
+            self.fired.whys.update(step["kind"] for step in steps)
+        differences = mine.differences(look or self.queue.look())
         if differences:
             self._fail(
                 "shows otherwise than the model (first what the model foretells):\n  "

@@ -11,17 +11,19 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
-from attrs import fields
+from attrs import asdict, fields
 
 from eventq.core.commands import Open, command
 from eventq.core.decide import decide
 from eventq.core.errors import Refusal
 from eventq.core.events import Entry, Event
 from eventq.core.evolve import evolve, replay
+from eventq.core.lifecycle import FINISHED
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Lease
 from eventq.core.state import State
 from eventq.handle import no_answer
+from eventq.queries.why import why
 from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
 from eventq.testing.adapter import Clock
@@ -105,7 +107,14 @@ class WorkQueueAdapter:
             [_letter(letter) for letter in self.queue.parked()],
             state.counts(),
             {name: state.needed_by(name) for name in names},
+            {task.id: self._why(state, task.id) for task in tasks if task.status not in FINISHED},
         )
+
+    def _why(self, state: State, task: str) -> list[dict[str, Any]]:
+        return [
+            asdict(step, recurse=False) | {"lease": plain(step.lease, durable=self.durable)}
+            for step in why(state, task).steps
+        ]
 
     def check(self) -> None:
         """Check the laws that join the state and its log, for what was written since last time."""

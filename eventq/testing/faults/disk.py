@@ -206,7 +206,7 @@ class FaultyDisk(Disk):
         if descriptor in self._untold:
             self._untold.discard(descriptor)
             raise self._failure(errno.EIO)
-        file.synced(whole=name == "fsync")
+        file.synced()
 
     def mkdir(self, folder: Path, mode: int = 0o700) -> None:
         self._asked("mkdir", folder)

@@ -27,17 +27,14 @@ class File:
 
     lasting: bytes = b""
     mode: int = 0o600
-    lasting_mode: int = 0o600
     writes: list[tuple[int, bytes | None]] = field(factory=list)
     """What was done since its last sync: (offset, data) written, or (size, None) cut to."""
 
-    def synced(self, *, whole: bool) -> None:
-        """All of it is on disk; its permissions where the sync was of the `whole` file."""
+    def synced(self) -> None:
+        """All of it is on disk."""
         for write in self.writes:
             self.lasting = _after(self.lasting, write)
         self.writes.clear()
-        if whole:
-            self.lasting_mode = self.mode
 
     def images(self, tears: Callable[[int], Iterable[int]]) -> list[bytes]:
         """What it may hold after a power cut; `tears` says where a write of n bytes may break."""
@@ -99,7 +96,7 @@ class Account:
                 self._shown[path] = self._lasting[path] = _FOLDER
             elif path.exists():
                 mode = path.stat().st_mode & 0o777
-                self._shown[path] = self._lasting[path] = File(path.read_bytes(), mode, mode)
+                self._shown[path] = self._lasting[path] = File(path.read_bytes(), mode)
         return self._shown.get(path)
 
     def _changed(self, folder: Path, *change: _Change) -> None:
@@ -109,7 +106,7 @@ class Account:
 
     def made(self, path: Path, mode: int) -> File:
         """A new file; what had its name before was asked for with `file`, and was not there."""
-        file = File(b"", mode, mode)
+        file = File(b"", mode)
         self._changed(path.parent, (None, path, file))
         return file
 
@@ -157,8 +154,7 @@ class Account:
             if isinstance(bearer, File):
                 images = bearer.images(tears)
                 target.write_bytes(images[choose(len(images))])
-                modes = sorted({bearer.lasting_mode, bearer.mode}, reverse=True)
-                target.chmod(modes[choose(len(modes))])
+                target.chmod(bearer.mode)
             elif bearer is _FOLDER or path.is_dir():
                 target.mkdir(mode=0o700, parents=path == tree)
             elif path.exists():
