@@ -219,7 +219,10 @@ class WorkQueue(Handle):
         def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
             return [_task(now, event.task) for event in events if isinstance(event, Redriven)]
 
-        return self._ask(RedriveAll(Select() if select is None else select), tasks_of, by, why)
+        command = RedriveAll(Select() if select is None else select)
+        chosen = command.select
+        self._log.door.check_size("the selection", (chosen.error, *(chosen.tasks or ())))
+        return self._ask(command, tasks_of, by, why)
 
     def resolve(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:
         """A person did a DEAD, PARKED or CANCELLED task by hand: it has SUCCEEDED.

@@ -19,7 +19,7 @@ from disk import Ticks, lines, untouched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventq import BadValue, Enqueue, OtherContent, WorkQueue
+from eventq import BadValue, Enqueue, OtherContent, Select, WorkQueue
 from eventq.core.events import Json
 from eventq.storage.payload import DEPTH_LIMIT, to_json
 
@@ -278,6 +278,8 @@ def test_the_limit_is_on_all_that_a_caller_sends(tmp_path: Path) -> None:
                 lambda: q.close(why="x" * 1001),
                 lambda: q.close(why="\N{SNOWMAN}" * 334),
                 lambda: q.complete(1, "x" * 999),
+                lambda: q.redrive_all(Select(["y" * 500, "z" * 501])),
+                lambda: q.redrive_all(Select(error="x" * 1001)),
             ):
                 with pytest.raises(BadValue, match="at most 1000 fit"):
                     ask()

@@ -2,12 +2,21 @@
 
 A queue is a directory:
 
-    log/        segments, named by their first seq: 00000000000000000001.jsonl
-    snapshots/  states, named by the seq that they were taken after
-    torn/       what a crash left of a last line, kept when it was cut off
-    lock        the file whose kernel lock makes one writer of many; never removed
+    log/            segments, named by their first seq: 00000000000000000001.jsonl
+    snapshots/      states, named by the seq that they were taken after
+    lock            what the kernel locks to make one writer of many; never removed
+    torn/           what a crash left of a last line, kept when it was cut off
+    unsynced        a mark that a sync has failed
+    archived.jsonl  which segments were moved elsewhere, and where to
 
-A segment holds entries, one a line, UTF-8, each ended by a newline alone:
+It is its owner's alone: folders are 0700 and files 0600, whatever the umask says. (`eventq run`
+and `work` keep files of their own beside these.)
+
+The log
+=======
+
+The log is the queue; all else can be lost. A segment holds entries, one a line, UTF-8, each ended
+by a newline alone:
 
     {"v":1,"seq":7,"at":"2026-11-30T12:00:00.123456Z","by":"worker-3","do":"fail",
      "ask":{"lease":5,"retry_after":null},"events":[...],"hash":"9f2c..."}
@@ -17,22 +26,94 @@ through all segments. `at` is UTC, never falls, and has six decimals. `by` says 
 what, `why` (of an operator's command, after `do`) what for; `ask` holds the arguments that the
 events do not. The first line of a segment carries `prev`, the hash of the line before, just before
 its own. `hash` is SHA-256 in lowercase hexadecimal over the 64 digits of the line before (64 zeros
-before the first) and the bytes of this line up to, not including, its last `,"hash":"`.
+before the first) and the bytes of this line up to, not including, its last `,"hash":"`. So a shell
+can check a log, and whoever keeps one hash elsewhere can prove all that stands before it.
 
 An entry has one spelling: fields in this order, nulls included, no spaces. Payloads and results
-are kept as the bytes that were written. A full segment is made read-only, synced, and followed by
-the next.
+are kept as the bytes that were written.
 
-What is promised:
+Writing
+=======
 
-* What was answered yes was synced to the disk before the answer, in order; it survives the death
-  of the process, and a power cut as far as the disk is honest. What was not answered may or may
-  not be there, whole or not at all.
-* Reading changes nothing and needs no lock. Half a line at the end is not there yet.
-* The next writer cuts off half a line that a crash left, under the lock, and keeps it in `torn/`.
-  A last line that only lacks its newline is finished. Any other misfit is damage: it is told with
-  its file, line and byte, and never mended.
-* A write that fails is rolled back, and the queue can be used again. A sync that fails ends the
-  handle, which answers nothing more.
-* Nothing in a log is ever executed, imported or unpickled; no name of a file comes from a caller.
+A command takes the lock, reads what others have written since, decides, writes its line with one
+call at the end of the last segment, lets the lock go, syncs, and answers. What it has read before
+is never taken for the end of the log: the size of the file, under the lock, says where that is.
+Whoever syncs, syncs for all who wait. A segment that would grow too large is synced; then the lock
+file grows by a byte, which tells all others to look for a new segment; then that is made, and its
+name synced before its first line is written.
+
+What was answered yes is on disk, in order, as far as the disk is honest: it survives the death of
+the process and a power cut. With durability "process" it is written, and synced within a second
+after: it survives the death of the process alone. What was not answered may or may not be there,
+whole or not at all. No answer rests on an entry that is less safe than itself.
+
+A write that fails, for want of room or for an error, is rolled back under the same lock, and the
+queue can be used again, by everyone. A sync that fails is never tried again, since the kernel may
+have dropped what it could not write and not say so twice: the handle answers nothing more, and
+leaves the mark. Who opens a marked log puts a copy of the last segment, checked line by line and
+synced, in its place before anything is appended.
+
+What a caller sends with one command has a limit, 64 MiB unless told otherwise: a payload, a result,
+a reason, a whole batch that is larger is refused before anything changes; a longer error is cut and
+says so, since a failure can always be recorded. What follows from a command has no limit, and a
+line of any size is read.
+
+The lock
+========
+
+It is the kernel's lock, which ends with the process that holds it: no file of a dead process keeps
+anybody out, and no number of a process is taken for its owner. It comes within a deadline (60
+seconds, unless told otherwise) or an error says which process has it. Without locks in the file
+system there is no writing. A child that was forked has no handle, and lets go of the lock that it
+shares with its parent.
+
+A handle looks, before each command but at most ten times a second, and always before it makes a
+file, whether the lock and the segment that it has open are still those at their paths; that the
+lock was not removed is seen at every command. If the queue was moved away, or another was put in
+its place, that is an error which changes nothing; the handle goes on when all is back.
+
+Reading
+=======
+
+Reading changes nothing, needs no lock, works on media that cannot be written to and while others
+append. Half a line at the end is not there yet. The next writer cuts it off under the lock, and
+keeps it in `torn/`; zeros up to the end count as half a line. A last line that only lacks its
+newline is finished.
+
+Any other misfit is damage: a hash, a seq, a `prev`, a field that does not fit, a segment that is
+missing or cut short. It is told with its file, line and byte, what was expected and what to do, and
+is never mended. Nothing is written to a damaged log; what stands before the damage can be read.
+`eventq repair` makes a copy up to the damage and says what is lost. `eventq verify` reads a log
+from its first line, trusts nothing else, and says whether it is intact, complete against a head
+that was kept elsewhere, and legal.
+
+Nothing in a log is ever executed, imported or unpickled; no name of a file comes from a caller.
+
+Snapshots
+=========
+
+A snapshot is the state after an entry: a first line with the seq and the hash of that entry, the
+version of the reducer and a checksum over all, then a line for each task. It is written aside and
+renamed, after the log was synced so far. Opening takes the newest that fits its checksum, this
+reducer and the line that stands in the log, and reads what follows; one that does not is passed
+over for an older one, or for the log. A snapshot that is ahead of the log means that the end of the
+log is lost: an error says how much. Snapshots may be removed at any time.
+
+The archive
+===========
+
+Closed segments that a snapshot covers can be moved to another folder, the oldest first, and be
+brought back. Each is copied, synced, read again and recorded before it is taken out of the log, so
+that it is in one place at least at every moment. The record keeps the hash of its last line, which
+ties it to what follows. Whoever needs an entry that was archived, also to fold the log again when
+no snapshot fits any more, is told which segments to bring back: history is never silently short.
+
+Versions
+========
+
+Every line that was ever written can be read for ever. One of an older version goes through a table
+of steps, one from each version to the next, in `upcast`; a gap in it is found when it is imported.
+A line of a newer version, or with an event or a command that is not known, is not damage: nothing
+is written to such a log, and what stands before can be read. `fixtures/releases/` holds a log of
+each release, with all that there was, its state and its head.
 """
