@@ -256,7 +256,6 @@ class AsyncWorkQueue:
     at = _awaited(WorkQueue.at)
     snapshot = _awaited(WorkQueue.snapshot)
     archive = _awaited(WorkQueue.archive)
-    unarchive = _awaited(WorkQueue.unarchive)
 
     async def reconfigure(
         self, *, why: str | None = None, by: str | None = None, **parts: Any
