@@ -15,7 +15,7 @@ from attrs import define, field
 
 from eventq.core.lifecycle import ROOTS, Status
 from eventq.core.persistent import Map, Sorted
-from eventq.core.policy import Policy
+from eventq.core.policy import Policy, Retention
 from eventq.core.record import DeadLetter, Lease, Record, Task, plain
 
 __all__ = ["Questions", "Reading"]
@@ -174,8 +174,9 @@ class Reading:
 
     def surplus(self, at: datetime) -> Iterator[Record]:
         kept = self.policy.retention
-        if kept is None:
-            return
+        return _NONE if kept is None else self._beyond(kept, at)
+
+    def _beyond(self, kept: Retention, at: datetime) -> Iterator[Record]:
         over = 0 if kept.count is None else len(self.in_finished) - kept.count
         for record in self._listed(self.in_finished):
             assert record.ended is not None
