@@ -566,7 +566,7 @@ def test_slots_work_at_the_same_time_under_their_own_names(q):
 
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 def test_an_idle_worker_neither_spins_nor_misses_work(q, monkeypatch, closed):
-    """It asks once for all its slots, and what comes is taken; recorded, nothing is written."""
+    """Each slot asks once, then one for all; what comes is taken. Recorded, nothing is written."""
     asked = []
     start = WorkQueue.start
     monkeypatch.setattr(
@@ -582,7 +582,7 @@ def test_an_idle_worker_neither_spins_nor_misses_work(q, monkeypatch, closed):
     done = threading.Event()
     with at_work(q, lambda _: done.set(), concurrency=4) as worker:
         assert not worker._stopping.wait(0.3)
-        assert len(asked) == 1
+        assert len(asked) <= 4 + 1
         assert q.state.seq == before + closed  # a closed queue has ended the wait
         if closed:
             q.redrive("a")

@@ -8,6 +8,7 @@ or `stop`. One more thread renews the leases.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import signal
@@ -242,13 +243,16 @@ class Worker:
 
     def _next(self, worker: str) -> Lease | None:
         """The next task for this worker; None when it has to look again."""
+        ask = functools.partial(self._q.start, worker, lease_for=self._lease_for)
         try:
+            # Without waiting: who is to be refused is told so, though another waits for all.
+            lease = None if self._over() else ask(wait=0, unless=lambda: True)
+            if lease is not None:
+                return lease
             with self._turn:
                 if self._over():
                     return None
-                lease = self._q.start(
-                    worker, lease_for=self._lease_for, wait=YEAR, unless=self._over
-                )
+                lease = ask(wait=YEAR, unless=self._over)
                 if lease is None:  # a closed queue says so at once: ask it no more often for that
                     self._wait(lively)
                 return lease
