@@ -184,10 +184,7 @@ class Log:
             return cursor.file.exists()
         segment = os.fstat(self._segment)
         if not segment.st_nlink:  # a copy was put in its place, see `renew`
-            descriptor = self._open(cursor.file)
-            with self._syncing:
-                old, self._segment = self._segment, descriptor
-                os.close(old)
+            self._go_on(self._open(cursor.file), cursor)
             segment = os.fstat(self._segment)
         self._closed = not segment.st_mode & WRITABLE
         if segment.st_size != cursor.offset:
@@ -202,8 +199,6 @@ class Log:
         if self._segment < 0:
             if self.damage is not None:
                 raise self.damage.with_traceback(None)  # the state would be short, and not say so
-            if not cursor.file.exists():
-                return
             self._segment = self._open(cursor.file)
         while True:
             rest = os.fstat(self._segment).st_size - cursor.offset
@@ -223,19 +218,22 @@ class Log:
                 ):
                     raise cursor.damaged(CUT_SHORT)
                 return
-            descriptor = self._open(after.file)
-            with self._syncing:
-                full, self._segment, self._cursor = self._segment, descriptor, after
-                os.close(full)
+            self._go_on(self._open(after.file), after)
             cursor = after
 
+    def _go_on(self, descriptor: int, cursor: Cursor) -> None:
+        """Put another file in the place of the open segment, when nobody is syncing that."""
+        with self._syncing:
+            old, self._segment, self._cursor = self._segment, descriptor, cursor
+            os.close(old)
+
     def _open(self, file: Path) -> int:
-        self._closed = False
+        self._closed = not file.stat().st_mode & WRITABLE
         if not self.read_only:
             try:
                 return self._disk.open(file, os.O_RDWR)
             except PermissionError:
-                if file.stat().st_mode & WRITABLE:
+                if not self._closed:
                     raise
         return self._disk.open(file, os.O_RDONLY)
 
@@ -269,8 +267,6 @@ class Log:
 
         Called under the lock, caught up.
         """
-        if self._segment < 0:
-            return False
         torn = self.path / "torn"
         return mend(self._disk, self._segment, self._cursor, torn, self._sync_segment)
 
@@ -340,10 +336,7 @@ class Log:
         descriptor = self._disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()
         after.next_segment(0)
-        with self._syncing:
-            full, self._segment, self._cursor = self._segment, descriptor, after
-            os.close(full)
-        self._closed = False
+        self._go_on(descriptor, after)
 
     # Syncing, without the lock.
 
