@@ -419,6 +419,26 @@ def program(
     )
 
 
+def test_a_signal_that_comes_to_another_thread_stops_it_too(q, tmp_path):
+    """As the kernel may choose: the thread that handles it sleeps meanwhile."""
+    q.enqueue("a")
+    program = (
+        "import signal, sys, threading\n"
+        "from eventq.worker import Worker\n"
+        "def handler(context): signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "Worker(sys.argv[1], handler).run()\n"
+    )
+    root = Path(__file__).parent.parent
+    ended = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "q"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 0
+    assert task(q).status is Status.SUCCEEDED
+
+
 @pytest.mark.parametrize(
     ("kind", "number"), [("threads", signal.SIGTERM), ("processes", signal.SIGINT)]
 )

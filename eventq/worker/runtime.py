@@ -38,6 +38,10 @@ from eventq.workqueue import WorkQueue
 
 __all__ = ["Worker"]
 
+SIGNALS = 1.0
+"""How many seconds the thread that waits may sleep: a signal that came to another thread, as it
+does where this one has not gone on yet after SIGCONT, is handled when this one wakes."""
+
 
 class Worker:
     """Calls `handler(context)` for the tasks of a queue, `concurrency` at the same time.
@@ -171,9 +175,11 @@ class Worker:
         while left:
             try:
                 said = self._said.get(
-                    timeout=None if end is None else max(0.0, end - time.monotonic())
+                    timeout=SIGNALS if end is None else max(0.0, end - time.monotonic())
                 )
             except Empty:
+                if end is None:
+                    continue
                 self._hand_back(left)
                 return
             if said is not None:
