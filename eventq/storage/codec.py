@@ -205,7 +205,7 @@ def fits(line: bytes, last: bytes) -> bool:
 
 def hash_of(line: bytes) -> bytes | None:
     """The 64 digits that a line claims, or None where it does not end as a line does."""
-    if len(line) > TAIL and line[-TAIL : -TAIL + 9] == b',"hash":"' and line[-3:] == b'"}\n':
+    if line[-TAIL : -TAIL + 9] == b',"hash":"' and line[-3:] == b'"}\n':
         return line[-67:-3]
     return None
 
