@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from disk import FIXTURES, Ticks, check_chain, copied, cut_lines, log_bytes, segments, untouched
 
-from eventq import HandleFinished, LogDamaged, ReadOnly, WorkQueue
+from eventq import BadValue, HandleFinished, LogDamaged, ReadOnly, WorkQueue
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.mending import pread
 from eventq.testing.faults import FaultyDisk
@@ -254,8 +254,12 @@ def test_a_read_may_come_in_many_pieces_and_end_early(tmp_path: Path) -> None:
         os.close(descriptor)
 
 
+def damaged(folder: Path) -> WorkQueue:
+    return WorkQueue.open(copied(FIXTURES / "bit-flipped", folder / "damaged"))
+
+
 def test_no_file_stays_open(tmp_path: Path) -> None:
-    """Whatever was written beside the log, and when the handle is shut."""
+    """Whatever was written beside the log, when the handle is shut, or was never there."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     for damage in (b"", b"torn"):
         with WorkQueue.open(tmp_path / "q", segment_bytes=1) as q:
@@ -264,6 +268,9 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
                 file.write(damage)
             q.enqueue()
             q.snapshot()
+    for refused in (lambda: WorkQueue.open(tmp_path / "q", record=True), lambda: damaged(tmp_path)):
+        with pytest.raises((BadValue, LogDamaged)):
+            refused()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
