@@ -14,7 +14,7 @@ from disk import copied, cut_lines, lines, rewrite, segments, tour, untouched
 from ledger import Ledger, Walk
 from terminal import Ran, eventq, nightly, on_terminal, process
 
-from eventq import Keys, Retention, WorkQueue
+from eventq import Keys, Retention, Retry, WorkQueue
 from eventq.core.commands import Complete, Enqueue, Start
 from eventq.core.events import (
     Blocked,
@@ -616,3 +616,23 @@ def test_no_more_breaches_are_kept_than_anybody_reads() -> None:
     judge = judged(ledger.entries)
     assert len(judge.breaches) == MOST
     assert judge.more == 5
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_deep_chain_and_many_keys_are_judged_in_linear_time(keyed: bool) -> None:
+    """By a walk that looks at each edge once, not once for each task above it."""
+    many = 20_000
+    q = WorkQueue.in_memory(retry=Retry(max_attempts=1))
+    if keyed:
+        q.enqueue_all(Enqueue(f"t{i}", key=f"k{i}") for i in range(many))
+    else:
+        q.enqueue_all(Enqueue(f"t{i}", after=[f"t{i - 1}"] if i else ()) for i in range(many))
+    lease = q.start()
+    assert lease is not None
+    q.fail(lease, "no")
+    judge = Judge()
+    for entry in q.entries():
+        judge.judge(entry)
+    judge.end()
+    assert judge.legal
+    assert judge.judged == 4

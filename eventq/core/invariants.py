@@ -52,10 +52,13 @@ def ids(state: State) -> bool:
 def line(state: State) -> bool:
     """The line holds the READY tasks without a key, and of each key the one that can go next."""
     ready = _standing_in(state, S.READY)
-    keyless = [record for record in ready if record.task.key is None]
-    free, behind = list(keyless), []
-    for key in {record.task.key for record in ready if record.task.key is not None}:
-        of_key = [record for record in ready if record.task.key == key]
+    free = [record for record in ready if record.task.key is None]
+    behind: list[Record] = []
+    by_key: dict[str, list[Record]] = {}
+    for record in ready:
+        if record.task.key is not None:
+            by_key.setdefault(record.task.key, []).append(record)
+    for key, of_key in by_key.items():
         holder = state.holder(key)
         if holder is None:
             free.append(min(of_key, key=lambda record: record.mark))
@@ -215,16 +218,24 @@ def finished(state: State) -> bool:
 def acyclic(state: State) -> bool:
     """No unfinished task waits for itself, not even through a CANCELLED one."""
     left = {
-        name: [above for above in record.task.after if above in state.records]
+        name: record.task.after
         for name, record in state.records.items()
         if record.status is not S.SUCCEEDED
     }
-    while True:
-        free = [name for name, after in left.items() if not any(a in left for a in after)]
-        if not free:
-            return not left
-        for name in free:
-            del left[name]
+    waits = {name: sum(above in left for above in after) for name, after in left.items()}
+    below: dict[str, list[str]] = {}
+    for name, after in left.items():
+        for above in after:
+            below.setdefault(above, []).append(name)
+    free = [name for name, number in waits.items() if not number]
+    taken = 0
+    while free:  # what waits for nothing is taken away, until nothing is left (Kahn, 1962)
+        taken += 1
+        for name in below.get(free.pop(), ()):
+            waits[name] -= 1
+            if not waits[name]:
+                free.append(name)
+    return taken == len(left)
 
 
 INVARIANTS: dict[str, Callable[[State], bool]] = {
