@@ -200,7 +200,7 @@ class Handle(View):
     def _begin(self, told: dict[str, Any]) -> None:
         """Open the log, or compare what was told with what it says."""
         log = self._log
-        with log:
+        with log.alone():
             if isinstance(log, Log):
                 log.renew()
             self._catch_up(locked=True)
@@ -242,29 +242,34 @@ class Handle(View):
             why = storable(why)
             self._log.door.check_size("why", (why,))
         log = self._log
-        with log:
-            self._catch_up(locked=True)
-            current = self._current
-            at = self._now()
-            by = by or self._by or _asker(command, current.now)
+        log.check_alive()  # in a forked child, another thread may hold the mutex for ever
+        with log.mutex:
             try:
-                events = current.decide(command, at)
-            except Refusal as refusal:
-                policy = current.now.policy
-                if policy.record:
-                    self._catch_up(locked=True)
-                    whole = _spelled_out(command, policy)
-                    self._note(at, command.do, whole.refused(refusal.name), by, why)
-                raise
-            now = current.now
-            if events:
-                self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
-            elif idle and now.policy.record and isinstance(command, Start):
-                self._note(at, command.do, command.ask(), by)
-            now = current.now
-            seq, answered = now.seq, answer(now, events)
-            place = self._snapshot_due()
-            state = None if place is None else current.state()
+                log.take()
+                self._catch_up(locked=True)
+                current = self._current
+                at = self._now()
+                by = by or self._by or _asker(command, current.now)
+                try:
+                    events = current.decide(command, at)
+                except Refusal as refusal:
+                    policy = current.now.policy
+                    if policy.record:
+                        self._catch_up(locked=True)
+                        whole = _spelled_out(command, policy)
+                        self._note(at, command.do, whole.refused(refusal.name), by, why)
+                    raise
+                now = current.now
+                if events:
+                    self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
+                elif idle and now.policy.record and isinstance(command, Start):
+                    self._note(at, command.do, command.ask(), by)
+                now = current.now
+                seq, answered = now.seq, answer(now, events)
+                place = self._snapshot_due()
+                state = None if place is None else current.state()
+            finally:
+                log.let_go()
         log.secure(seq)
         if state is not None and place is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this

@@ -63,7 +63,7 @@ def _move(log: Log, first: int, to: Path) -> Moved:
     text = file.read_bytes()
     moved = _told(folder, first, text, str(to))
     _put(log, text, to / moved.name)
-    with log:
+    with log.alone():
         log.look()
         others = [one for one in recorded(folder) if one.first != first]
         write_record(log.disk, folder, [*others, moved])
@@ -122,7 +122,7 @@ def bring_back(log: Log, source: Path | None = None, *, since: int = 1) -> list[
                 f"archived ended with entry {one.last} and the hash {one.hash}"
             )
         _put(log, text, folder / one.name)
-        with log:
+        with log.alone():
             write_record(log.disk, folder, [m for m in recorded(folder) if m.first != one.first])
         back.append(one)
     return back
