@@ -60,7 +60,8 @@ class View:
         """Let go of the files. The handle answers nothing more; the queue goes on without it.
 
         Whoever waits on it, in another thread, is told so at once by HandleFinished. Raises
-        OSError where a last sync fails.
+        OSError where a last sync fails, and HandleFinished where what was answered with
+        durability "process" could not be synced before.
         """
         try:
             self._log.shut()

@@ -127,7 +127,22 @@ def test_a_sync_that_fails_later_is_told_to_who_asks_next(
     with pytest.raises(HandleFinished, match="a sync failed"):
         q.enqueue("b")
     assert (path / "unsynced").exists()
+    with pytest.raises(HandleFinished, match="a sync failed"):
+        q.shut()
     q.shut()
+
+
+def test_a_sync_that_failed_later_is_told_to_who_only_leaves(
+    tmp_path: Path, disk: Disk, timers: list[threading.Timer]
+) -> None:
+    """Else nobody would be told that what was answered may be lost."""
+    q = WorkQueue.open(tmp_path / "q", durability="process")
+    q.enqueue("a")
+    disk.fails["fdatasync"] = EIO
+    go_off(timers[-1])
+    with pytest.raises(HandleFinished, match="a sync failed"):
+        q.shut()
+    assert q._log._lock == -1
 
 
 def test_a_last_sync_that_fails_is_told(

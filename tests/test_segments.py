@@ -10,6 +10,7 @@ from disk import FIXTURES, copied, cut_lines, log_bytes, segments, untouched
 
 from eventq import Entry, ImpossibleEvent, LinesLost, LogDamaged, LogNewer, WorkQueue
 from eventq.storage.codec import encode
+from eventq.storage.segments import Cursor
 
 SHORT = FIXTURES / "short"
 
@@ -238,3 +239,24 @@ def test_what_stands_before_the_damage_can_be_read(tmp_path: Path) -> None:
         with pytest.raises(LogDamaged):
             next(entries)
         assert q.at(3).seq == 3
+
+
+def test_a_state_of_the_past_is_never_silently_an_older_one(tmp_path: Path) -> None:
+    """The log lost its end while the handle was open: it has read more than is there now."""
+    path = copied(SHORT, tmp_path / "q")
+    with WorkQueue.open(path) as q:
+        assert q.state.seq == 10
+        segments(path)[-1].write_bytes(b"")
+        assert q.at(8).seq == 8
+        with pytest.raises(LogDamaged, match="ends there, and entry 9 was read before") as caught:
+            q.at(9)
+        assert caught.value.seq == 9
+
+
+def test_a_segment_that_goes_as_it_is_about_to_be_read_is_missed(tmp_path: Path) -> None:
+    """As one that is archived at that moment does: later ones are there."""
+    path = copied(SHORT, tmp_path / "q")
+    (file, *_) = segments(path)[1:-1]
+    file.unlink()
+    with pytest.raises(LogDamaged, match=f"the segment {file.name} is missing"):
+        list(Cursor(path / "log", int(file.stem)).forward())

@@ -30,7 +30,7 @@ from eventq.storage.lock import AT_ONCE, TIMEOUT, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.place import LOOK_EVERY, check_lock, check_segment
-from eventq.storage.replaying import entries_since, fold, state_after
+from eventq.storage.replaying import entries_since, fold, lost, state_after
 from eventq.storage.segments import CUT_SHORT, Cursor, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.syncing import Durability, Synced
@@ -165,8 +165,11 @@ class Log(Synced):
         return state
 
     def state_at(self, seq: int) -> State:
-        """The state after this entry."""
-        return state_after(self.path, seq)
+        """The state after this entry, which was read before. Raises LogDamaged where it is lost."""
+        state = state_after(self.path, seq)
+        if state.seq < seq:
+            raise lost(self.path, seq)
+        return state
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""
@@ -338,13 +341,13 @@ class Log(Synced):
 
     def shut(self) -> None:
         """Let go of the files. The handle answers nothing more. Raises OSError where a last sync
-        fails."""
+        fails, HandleFinished where one failed before that was to come after the answer."""
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
             self._leave_mark()
             try:
-                if self._later is not None and self._segment >= 0 and self._finished is None:
+                if self._later is not None and self._segment >= 0:
                     self._later.stop()
                     self.sync(self.seq)
             finally:

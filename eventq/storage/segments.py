@@ -126,6 +126,7 @@ class Cursor:
         known = find_segments(self.log)
         if known and known[0] > self.first:
             raise self._missing(f"the log begins only with entry {known[0]}")
+        rest = 0  # the file may have been archived since it was found
         while self.file.exists():
             with self.file.open("rb", buffering=1 << 20) as lines:
                 lines.seek(self.offset)
