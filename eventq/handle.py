@@ -39,7 +39,7 @@ from eventq.storage.errors import NotAQueue
 from eventq.storage.lock import TIMEOUT
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
-from eventq.storage.payload import SIZE_LIMIT
+from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.segments import Cursor
 from eventq.storage.syncing import Durability
 from eventq.view import View
@@ -131,8 +131,7 @@ class Handle(View):
             keys=keys,
             record=record,
         )
-        for worker in told.get("pool") or ():
-            check_name("the name of a worker", worker)
+        Door(size_limit).check_pool(told.get("pool"))
         if by is not None:
             check_name("by", by)
         log = Log(

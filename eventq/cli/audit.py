@@ -244,7 +244,7 @@ def _show_problems(screen: Screen, read: Verification, judge: Judge) -> None:
         screen.line()
         screen.line(f"and {more:,} more")
     for fault, advice in _ADVICE.items():
-        if fault in read.faults:
+        if fault in read.faults and (fault is not Fault.NOT_CHECKED or read.error is not None):
             screen.line()
             screen.line(advice)
 
