@@ -304,7 +304,10 @@ class Handle(View):
         Answers what is in the log again. Needs no handle, since there may be none without them.
         Raises NotAQueue, ArchiveRefused, OSError.
         """
-        log = Log(Path(path).absolute())
+        queue = Path(path).absolute()
+        if not (queue / "log").is_dir():
+            raise NotAQueue(queue, "it has no folder `log`")
+        log = Log(queue)
         try:
             return bring_back(log, None if source is None else Path(source), since=since)
         finally:

@@ -15,7 +15,7 @@ from disk import Ticks, check_chain, cut_lines, lines, log_bytes, segments, tour
 from forked import check, children
 from terminal import eventq
 
-from eventq import Archived, ArchiveRefused, LogDamaged, QueueReplaced, State, WorkQueue
+from eventq import Archived, ArchiveRefused, LogDamaged, NotAQueue, QueueReplaced, State, WorkQueue
 from eventq.core.evolve import evolve
 from eventq.storage import archive as archive_module
 from eventq.storage.disk import Disk
@@ -244,6 +244,13 @@ def test_a_lease_that_was_given_in_an_archived_entry_is_shown(tmp_path: Path, at
     assert "a" in eventq("status", "--queue", path).out
 
 
+def test_bringing_back_begins_no_queue(tmp_path: Path) -> None:
+    """Where there is none, it says so and leaves the place as it is."""
+    with pytest.raises(NotAQueue, match="it has no folder `log`"):
+        WorkQueue.unarchive(tmp_path / "q")
+    assert not (tmp_path / "q").exists()
+
+
 # Verifying, repairing.
 
 
@@ -352,11 +359,11 @@ def test_what_is_brought_back_must_be_what_was_archived(queue: Path, attic: Path
     log = log_bytes(queue)
     for text in (first, whole[:-1], whole.replace(b'"at"', b'"ta"', 1), b"".join(rest), b""):
         file.write_bytes(text)
-        with pytest.raises((ArchiveRefused, LogDamaged)):
+        with pytest.raises(ArchiveRefused, match=file.name):
             WorkQueue.unarchive(queue)
         assert log_bytes(queue) == log
     file.unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ArchiveRefused, match="is not there: name the folder where entries"):
         WorkQueue.unarchive(queue)
     elsewhere = attic.rename(attic.with_name("elsewhere"))
     (elsewhere / file.name).write_bytes(whole)
