@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disk import FIXTURES, copied, cut_lines, log_bytes, segments, untouched
+from disk import FIXTURES, copied, cut_lines, log_bytes, seal, segments, untouched
 
 from eventq import Entry, ImpossibleEvent, LinesLost, LogDamaged, LogNewer, WorkQueue
 from eventq.storage.codec import encode
@@ -120,6 +120,20 @@ def not_opened_for_writing(path: Path, words: str, before: int) -> None:
         for ask in (lambda: next(entries), lambda: q.state, lambda: q.head):
             with pytest.raises(LogNewer, match=words):
                 ask()
+
+
+def test_a_command_that_nobody_knows_is_of_a_newer_eventq(tmp_path: Path) -> None:
+    """Though its events are known: what else it asked for is not."""
+    path = copied(SHORT, tmp_path / "q")
+    with WorkQueue.open(path, read_only=True) as q:
+        last = q.head[1].encode()
+    body = (
+        b'{"v":1,"seq":11,"at":"2036-11-30T18:48:31.226860Z","by":null,"do":"hibernate","ask":{},'
+        b'"events":[{"type":"closed"}]'
+    )
+    with segments(path)[-1].open("ab") as file:
+        file.write(seal(body, last))
+    not_opened_for_writing(path, "a command 'hibernate', which this eventq does not know", 10)
 
 
 def impossible(path: Path) -> None:
