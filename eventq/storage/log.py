@@ -138,7 +138,7 @@ class Log(Synced):
             os.close(lock)
 
     def look(self) -> None:
-        """See that what is open is what stands at its path. Raises QueueReplaced."""
+        """See that what is open is what stands at its path. Raises QueueReplaced, Archived."""
         if self._lock >= 0:
             check_lock(self.path, self._lock)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
@@ -163,6 +163,20 @@ class Log(Synced):
             state = self.state_at(self._cursor.seq)
         self.unsaved = AN_ENTRY * (state.seq - begin.seq)
         return state
+
+    def state_anew(self) -> State:
+        """The state as for who opens the log now: where it was read to is archived."""
+        with self._syncing:
+            place = self._cursor
+            try:
+                state = self.state()
+            except BaseException:
+                self._cursor = place  # to be told the same again
+                raise
+            old, self._segment, self._begun = self._segment, -1, UNKNOWN
+            if old >= 0:
+                os.close(old)
+            return state
 
     def state_at(self, seq: int) -> State:
         """The state after this entry, which was read before. Raises LogDamaged where it is lost."""
