@@ -297,7 +297,9 @@ def test_verify_says_what_it_could_not_check_and_checks_the_rest(queue: Path, at
     assert [problem["fault"] for problem in ran.value["problems"]] == ["could not be checked"]
     assert "bring back" in ran.value["problems"][0]["what"]
     assert (ran.value["intact"], ran.value["complete"], ran.value["legal"]) == (True, True, True)
-    assert "newer eventq" not in eventq("verify", "--queue", queue).out  # that would not help
+    out = eventq("verify", "--queue", queue, "--head", f"1:{'0' * 64}").out
+    assert "not checked: entry 1, which the head given knows, was not read" in out
+    assert "newer eventq" not in out  # that would not help
     record = queue / "archived.jsonl"
     whole = record.read_bytes()
     *others, last = cut_lines(whole)
