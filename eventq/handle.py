@@ -39,7 +39,7 @@ from eventq.storage.errors import NotAQueue
 from eventq.storage.lock import TIMEOUT
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
-from eventq.storage.payload import SIZE_LIMIT
+from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.segments import Cursor
 from eventq.storage.syncing import Durability
 from eventq.view import View
@@ -131,8 +131,7 @@ class Handle(View):
             keys=keys,
             record=record,
         )
-        for worker in told.get("pool") or ():
-            check_name("the name of a worker", worker)
+        Door(size_limit).check_pool(told.get("pool"))
         if by is not None:
             check_name("by", by)
         log = Log(
@@ -200,7 +199,7 @@ class Handle(View):
     def _begin(self, told: dict[str, Any]) -> None:
         """Open the log, or compare what was told with what it says."""
         log = self._log
-        with log:
+        with log.alone():
             if isinstance(log, Log):
                 log.renew()
             self._catch_up(locked=True)
@@ -242,29 +241,34 @@ class Handle(View):
             why = storable(why)
             self._log.door.check_size("why", (why,))
         log = self._log
-        with log:
-            self._catch_up(locked=True)
-            current = self._current
-            at = self._now()
-            by = by or self._by or _asker(command, current.now)
+        log.check_alive()  # in a forked child, another thread may hold the mutex for ever
+        with log.mutex:
             try:
-                events = current.decide(command, at)
-            except Refusal as refusal:
-                policy = current.now.policy
-                if policy.record:
-                    self._catch_up(locked=True)
-                    whole = _spelled_out(command, policy)
-                    self._note(at, command.do, whole.refused(refusal.name), by, why)
-                raise
-            now = current.now
-            if events:
-                self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
-            elif idle and now.policy.record and isinstance(command, Start):
-                self._note(at, command.do, command.ask(), by)
-            now = current.now
-            seq, answered = now.seq, answer(now, events)
-            place = self._snapshot_due()
-            state = None if place is None else current.state()
+                log.take()
+                self._catch_up(locked=True)
+                current = self._current
+                at = self._now()
+                by = by or self._by or _asker(command, current.now)
+                try:
+                    events = current.decide(command, at)
+                except Refusal as refusal:
+                    policy = current.now.policy
+                    if policy.record:
+                        self._catch_up(locked=True)
+                        whole = _spelled_out(command, policy)
+                        self._note(at, command.do, whole.refused(refusal.name), by, why)
+                    raise
+                now = current.now
+                if events:
+                    self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
+                elif idle and now.policy.record and isinstance(command, Start):
+                    self._note(at, command.do, command.ask(), by)
+                now = current.now
+                seq, answered = now.seq, answer(now, events)
+                place = self._snapshot_due()
+                state = None if place is None else current.state()
+            finally:
+                log.let_go()
         log.secure(seq)
         if state is not None and place is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
@@ -300,7 +304,10 @@ class Handle(View):
         Answers what is in the log again. Needs no handle, since there may be none without them.
         Raises NotAQueue, ArchiveRefused, OSError.
         """
-        log = Log(Path(path).absolute())
+        queue = Path(path).absolute()
+        if not (queue / "log").is_dir():
+            raise NotAQueue(queue, "it has no folder `log`")
+        log = Log(queue)
         try:
             return bring_back(log, None if source is None else Path(source), since=since)
         finally:

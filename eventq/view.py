@@ -16,7 +16,7 @@ from eventq.core.events import Entry
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Task
 from eventq.core.state import State
-from eventq.storage.errors import ReadOnly
+from eventq.storage.errors import Archived, ReadOnly
 from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
 
@@ -60,7 +60,8 @@ class View:
         """Let go of the files. The handle answers nothing more; the queue goes on without it.
 
         Whoever waits on it, in another thread, is told so at once by HandleFinished. Raises
-        OSError where a last sync fails.
+        OSError where a last sync fails, and HandleFinished where what was answered with
+        durability "process" could not be synced before.
         """
         try:
             self._log.shut()
@@ -69,6 +70,16 @@ class View:
 
     def _catch_up(self, *, locked: bool = False) -> None:
         """Read what others wrote; under the lock also mend what a crash of theirs has left."""
+        try:
+            self._follow(locked=locked)
+        except Archived:  # who asked nothing for long begins as who opens the log now
+            if isinstance(self._log, MemoryLog):
+                raise
+            self._current = Current(self._log.state_anew())
+            self._know_last()
+            self._follow(locked=locked)
+
+    def _follow(self, *, locked: bool) -> None:
         log, current = self._log, self._current
         if not ((current.whole and current.now.seq == log.seq) or current.restore(log.seq)):
             self._current = current = Current(log.state_at(log.seq))

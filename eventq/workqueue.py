@@ -289,9 +289,7 @@ class WorkQueue(Handle):
                 policy = with_changes(now.policy, **parts)
             except TypeError as error:
                 raise BadValue(f"a policy has no such part: {error}") from None
-            if self.path is not None:
-                for worker in policy.pool or ():
-                    check_name("the name of a worker", worker)
+            self._log.door.check_pool(policy.pool)
             return self._ask(Reconfigure(policy), lambda now, _: now.policy, by, why)
 
     def tick(self, *, by: str | None = None) -> None:

@@ -15,7 +15,7 @@ from disk import Ticks, check_chain, cut_lines, lines, log_bytes, segments, tour
 from forked import check, children
 from terminal import eventq
 
-from eventq import Archived, ArchiveRefused, LogDamaged, QueueReplaced, State, WorkQueue
+from eventq import Archived, ArchiveRefused, LogDamaged, NotAQueue, QueueReplaced, State, WorkQueue
 from eventq.core.evolve import evolve
 from eventq.storage import archive as archive_module
 from eventq.storage.disk import Disk
@@ -244,6 +244,45 @@ def test_a_lease_that_was_given_in_an_archived_entry_is_shown(tmp_path: Path, at
     assert "a" in eventq("status", "--queue", path).out
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_handle_that_slept_while_its_segment_was_archived_goes_on(
+    looks: bool, read_only: bool, tmp_path: Path
+) -> None:
+    """As one that is opened then; without a snapshot it is told which segments to bring back."""
+    path, attic = tmp_path / "q", tmp_path / "attic"
+    with WorkQueue.open(path, segment_bytes=800) as q:
+        q.enqueue("a")
+        with WorkQueue.open(path, read_only=read_only, segment_bytes=800) as idle:
+            for archived_again in (True, False):
+                assert idle.state == q.state
+                for _ in range(6):
+                    q.enqueue()
+                assert q.archive(attic)
+                if looks:
+                    idle._log._look_at = 0  # type: ignore[union-attr]
+                if archived_again:
+                    assert idle.state == q.state
+                    if not read_only:
+                        idle.enqueue()
+                    continue
+                shutil.rmtree(path / "snapshots")
+                (path / "snapshots").mkdir()
+                for _ in range(2):
+                    with pytest.raises(Archived, match="bring back"):
+                        _ = idle.state
+                WorkQueue.unarchive(path)
+                assert idle.state == q.state
+    check(path)
+
+
+def test_bringing_back_begins_no_queue(tmp_path: Path) -> None:
+    """Where there is none, it says so and leaves the place as it is."""
+    with pytest.raises(NotAQueue, match="it has no folder `log`"):
+        WorkQueue.unarchive(tmp_path / "q")
+    assert not (tmp_path / "q").exists()
+
+
 # Verifying, repairing.
 
 
@@ -258,6 +297,9 @@ def test_verify_says_what_it_could_not_check_and_checks_the_rest(queue: Path, at
     assert [problem["fault"] for problem in ran.value["problems"]] == ["could not be checked"]
     assert "bring back" in ran.value["problems"][0]["what"]
     assert (ran.value["intact"], ran.value["complete"], ran.value["legal"]) == (True, True, True)
+    out = eventq("verify", "--queue", queue, "--head", f"1:{'0' * 64}").out
+    assert "not checked: entry 1, which the head given knows, was not read" in out
+    assert "newer eventq" not in out  # that would not help
     record = queue / "archived.jsonl"
     whole = record.read_bytes()
     *others, last = cut_lines(whole)
@@ -351,34 +393,16 @@ def test_what_is_brought_back_must_be_what_was_archived(queue: Path, attic: Path
     log = log_bytes(queue)
     for text in (first, whole[:-1], whole.replace(b'"at"', b'"ta"', 1), b"".join(rest), b""):
         file.write_bytes(text)
-        with pytest.raises((ArchiveRefused, LogDamaged)):
+        with pytest.raises(ArchiveRefused, match=file.name):
             WorkQueue.unarchive(queue)
         assert log_bytes(queue) == log
     file.unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ArchiveRefused, match="is not there: name the folder where entries"):
         WorkQueue.unarchive(queue)
     elsewhere = attic.rename(attic.with_name("elsewhere"))
     (elsewhere / file.name).write_bytes(whole)
     assert len(WorkQueue.unarchive(queue, elsewhere)) == len(moved)
     check(queue)
-
-
-def test_a_handle_that_slept_while_its_segment_was_archived_says_so(
-    tmp_path: Path, attic: Path
-) -> None:
-    """It cannot catch up any more; opened again, it goes on."""
-    path = tmp_path / "q"
-    with WorkQueue.open(path) as sleeper:
-        sleeper.enqueue("a")
-        with WorkQueue.open(path, segment_bytes=1) as q:
-            q.enqueue("b")
-            q.archive(attic)
-        sleeper._log.look_at = 0.0  # type: ignore[union-attr]
-        with pytest.raises(QueueReplaced):
-            sleeper.enqueue("c")
-    with WorkQueue.open(path) as q:
-        q.enqueue("c")
-        assert [task.id for task in q.state.tasks()] == [*"abc"]
 
 
 def test_a_copy_that_does_not_read_back_is_not_kept(queue: Path, attic: Path) -> None:

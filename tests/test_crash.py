@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from disk import (
 
 from eventq import EventqError, HandleFinished, LogDamaged, State, WorkQueue
 from eventq.core.evolve import replay
+from eventq.storage.disk import Disk as RealDisk
 from eventq.testing.faults import FaultyDisk
 
 SHORT = FIXTURES / "short"
@@ -142,6 +143,36 @@ def test_the_torn_tail_of_another_is_cut_by_a_handle_that_is_open(
             check_chain(path)
             assert tail in kept(path)
     assert len(check_chain(path)) == 7
+
+
+class Meanwhile(RealDisk):
+    """A disk on which something happens just after something was read."""
+
+    __slots__ = ("then",)
+
+    def __init__(self) -> None:
+        self.then: list[Callable[[], object]] = []
+
+    def pread(self, descriptor: int, size: int, offset: int) -> bytes:
+        """As the real one."""
+        data = super().pread(descriptor, size, offset)
+        while self.then:
+            self.then.pop()()
+        return data
+
+
+def test_a_torn_tail_that_is_cut_off_while_it_is_read_is_no_damage(tmp_path: Path) -> None:
+    """The next writer cut it off and began a new segment, since it was read."""
+    path, disk = tmp_path / "q", Meanwhile()
+    with WorkQueue.open(path, segment_bytes=900, snapshots=False) as q:
+        q.enqueue("a", "x" * 300)
+        with WorkQueue.open(path, read_only=True, disk=disk) as reader:
+            with segments(path)[-1].open("ab") as file:
+                file.write(b'{"v":1,"seq":3,')
+            disk.then.append(lambda: q.enqueue("b", "x" * 300))
+            assert reader.task("b") is not None
+            assert not disk.then
+            assert len(segments(path)) == 3
 
 
 def test_a_last_line_that_another_did_not_end_is_finished_by_an_open_handle(tmp_path: Path) -> None:

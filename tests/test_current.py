@@ -131,3 +131,15 @@ def test_what_is_finished_is_let_go_of_before_long(tmp_path: Path) -> None:
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert held < 10_000_000
+
+
+def test_entries_without_events_are_let_go_of_too() -> None:
+    """As those of a worker that asks again and again where all is recorded."""
+    with WorkQueue.in_memory(history=False, record=True) as q:
+        tracemalloc.start()
+        for _ in range(2000):
+            assert q.start() is None
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert q.state.seq == 2001
+        assert held < 100_000

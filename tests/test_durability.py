@@ -77,6 +77,22 @@ def test_so_many_bytes_do_not_wait_a_second(
         assert 5 <= syncs(disk) <= 20
 
 
+def test_without_a_thread_each_answer_syncs(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was carried out is answered, and what is answered is synced before long."""
+
+    def start(timer: threading.Timer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Timer, "start", start)
+    with WorkQueue.open(tmp_path / "q", durability="process") as q:
+        disk.did.clear()
+        for name in "ab":
+            q.enqueue(name)
+        assert syncs(disk) == 2
+
+
 def test_who_leaves_syncs(tmp_path: Path, disk: Disk) -> None:
     """Shut, a queue has lost nothing to a power cut."""
     with WorkQueue.open(tmp_path / "q", durability="process") as q:
@@ -127,7 +143,22 @@ def test_a_sync_that_fails_later_is_told_to_who_asks_next(
     with pytest.raises(HandleFinished, match="a sync failed"):
         q.enqueue("b")
     assert (path / "unsynced").exists()
+    with pytest.raises(HandleFinished, match="a sync failed"):
+        q.shut()
     q.shut()
+
+
+def test_a_sync_that_failed_later_is_told_to_who_only_leaves(
+    tmp_path: Path, disk: Disk, timers: list[threading.Timer]
+) -> None:
+    """Else nobody would be told that what was answered may be lost."""
+    q = WorkQueue.open(tmp_path / "q", durability="process")
+    q.enqueue("a")
+    disk.fails["fdatasync"] = EIO
+    go_off(timers[-1])
+    with pytest.raises(HandleFinished, match="a sync failed"):
+        q.shut()
+    assert q._log._lock == -1
 
 
 def test_a_last_sync_that_fails_is_told(

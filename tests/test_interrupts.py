@@ -6,6 +6,7 @@ import linecache
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,7 @@ import pytest
 from disk import check_chain, lines
 
 from eventq import Enqueue, WorkQueue
+from eventq.storage.disk import DISK, Disk
 
 
 @pytest.fixture(autouse=True)
@@ -62,22 +64,24 @@ def test_a_line_that_was_read_is_never_taken_back(
 
 
 class AtLine:
-    """Calls something before the n-th line that is carried out inside eventq.
+    """Calls something before the n-th line that is carried out inside eventq, or (`what` is
+    "call") as the n-th function begins.
 
     Not where a block is entered or left: there a real interrupt never comes before the lock is
     let go of, but the tracer does.
     """
 
-    def __init__(self, after: int, call: Callable[[], None]) -> None:
+    def __init__(self, after: int, call: Callable[[], None], what: str = "line") -> None:
         self.left = after
         self.call = call
+        self.what = what
 
     def __call__(self, frame: FrameType, what: str, _: Any) -> Any:
         code = frame.f_code
-        if "/eventq/" not in code.co_filename or code.co_name in ("__enter__", "__exit__"):
+        if "/eventq/" not in code.co_filename:
             return None
         line = linecache.getline(code.co_filename, frame.f_lineno)
-        if what == "line" and "with " not in line and "try:" not in line:
+        if what == self.what and not any(word in line for word in ("with ", "try:", "let_go")):
             self.left -= 1
             if self.left == 0:
                 sys.settrace(None)
@@ -89,10 +93,10 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def interrupted(ask: Callable[[], Any], after: int) -> bool:
+def interrupted(ask: Callable[[], Any], after: int, what: str = "line") -> bool:
     """Ask, and interrupt it there; whether it came to that."""
     before = sys.gettrace()
-    sys.settrace(AtLine(after, interrupt))
+    sys.settrace(AtLine(after, interrupt, what))
     try:
         ask()
     except KeyboardInterrupt:
@@ -131,6 +135,64 @@ def test_an_interrupt_leaves_the_handle_and_the_log_as_one(size: int, tmp_path: 
         with WorkQueue.open(path, read_only=True) as reader:
             assert reader.state == q.state
     check_chain(path)
+
+
+class Interrupted(Disk):
+    """A disk on which an interrupt comes when the lock was had, or had just been given away."""
+
+    __slots__ = ("armed",)
+
+    def __init__(self) -> None:
+        self.armed = 0
+
+    def flock(self, descriptor: int, flags: int) -> None:  # type: ignore[override]
+        """As the real one, then an interrupt, when it is this call's turn."""
+        DISK.flock(descriptor, flags)
+        self.armed -= 1
+        if self.armed == 0:
+            raise KeyboardInterrupt
+
+
+def nobody_waits(q: WorkQueue, other: WorkQueue) -> None:
+    """Neither another thread nor another process, though this handle asks nothing more."""
+    had: list[bool] = []
+
+    def look() -> None:
+        had.append(q._log.mutex.acquire(blocking=False))
+        if had[0]:
+            q._log.mutex.release()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert had == [True]
+    other.enqueue()  # a LockTimeout, if it has to wait
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interrupt_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """Wherever it comes, also as the lock is taken or let go of."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q, WorkQueue.open(path, lock_timeout=0) as other:
+        number = 1
+        while interrupted(q.enqueue, number, "call"):
+            nobody_waits(q, other)
+            q.enqueue()  # each time it begins with a whole state, and so comes one call further
+            number += 1
+        assert number > 50
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("turn", [1, 2])
+def test_an_interrupt_as_the_lock_comes_lets_go_of_it(turn: int, tmp_path: Path) -> None:
+    """So that an idle process never has it."""
+    path = tmp_path / "q"
+    disk = Interrupted()
+    with WorkQueue.open(path, disk=disk) as q, WorkQueue.open(path, lock_timeout=0) as other:
+        disk.armed = turn
+        with pytest.raises(KeyboardInterrupt):
+            q.enqueue("a")
+        nobody_waits(q, other)
 
 
 @pytest.mark.usefixtures("quick")

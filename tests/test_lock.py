@@ -34,7 +34,7 @@ def holding(path: Path) -> Callable[[Tell], None]:
     """A process that has the lock of this queue until it is killed."""
 
     def work(tell: Tell) -> None:
-        with WorkQueue.open(path) as q, q._log:
+        with WorkQueue.open(path) as q, q._log.alone():
             tell("locked")
             signal.pause()
 
@@ -116,7 +116,7 @@ def test_who_waits_gets_the_lock_when_it_is_free(timeout: float | None, tmp_path
     disk = Counting()
     with WorkQueue.open(path, lock_timeout=timeout, disk=disk) as q, WorkQueue.open(path) as other:
         disk.asked = 0
-        with other._log:
+        with other._log.alone():
             thread = threading.Thread(target=q.enqueue, args=("a",))
             thread.start()
             while disk.asked < 2:
@@ -169,7 +169,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_its_lock(tmp_path: Path)
     WorkQueue.open(path).shut()
 
     def parent(tell: Tell) -> None:
-        with WorkQueue.open(path) as q, q._log:
+        with WorkQueue.open(path) as q, q._log.alone():
             pid = os.fork()
             if pid == 0:
                 signal.pause()
@@ -193,11 +193,11 @@ def test_a_child_lets_go_of_no_lock_of_its_parent(tmp_path: Path) -> None:
     path = tmp_path / "q"
     with WorkQueue.open(path) as q:
         reading, writing = os.pipe()
-        with q._log:
+        with q._log.alone():
             pid = os.fork()
             if pid == 0:
                 try:
-                    q._log.__exit__()
+                    q._log.let_go()
                 finally:
                     os.write(writing, b"x")
                     os._exit(0)

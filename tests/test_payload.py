@@ -285,6 +285,18 @@ def test_the_limit_is_on_all_that_a_caller_sends(tmp_path: Path) -> None:
                     ask()
 
 
+def test_the_limit_is_on_a_pool_too(tmp_path: Path) -> None:
+    """It is refused before anything is made or changed."""
+    path, pool = tmp_path / "q", [f"worker-{number:03}" for number in range(100)]
+    with pytest.raises(BadValue, match="the pool has 1000 bytes; at most 999 fit"):
+        WorkQueue.open(path, pool=pool, size_limit=999)
+    assert not path.exists()
+    with WorkQueue.open(path, pool=pool[:9], size_limit=999) as q:
+        with untouched(path / "log"), pytest.raises(BadValue, match="the pool has 1000 bytes"):
+            q.reconfigure(pool=pool)
+        assert q.reconfigure(pool=pool[:99]).pool == tuple(pool[:99])
+
+
 def test_a_longer_error_is_cut_and_says_so(tmp_path: Path) -> None:
     """So that a failure can always be recorded, and at a character; memory keeps it whole."""
     path = tmp_path / "q"

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disk import FIXTURES, copied, cut_lines, log_bytes, segments, untouched
+from disk import FIXTURES, copied, cut_lines, log_bytes, seal, segments, untouched
 
 from eventq import Entry, ImpossibleEvent, LinesLost, LogDamaged, LogNewer, WorkQueue
 from eventq.storage.codec import encode
+from eventq.storage.segments import Cursor
 
 SHORT = FIXTURES / "short"
 
@@ -119,6 +120,20 @@ def not_opened_for_writing(path: Path, words: str, before: int) -> None:
         for ask in (lambda: next(entries), lambda: q.state, lambda: q.head):
             with pytest.raises(LogNewer, match=words):
                 ask()
+
+
+def test_a_command_that_nobody_knows_is_of_a_newer_eventq(tmp_path: Path) -> None:
+    """Though its events are known: what else it asked for is not."""
+    path = copied(SHORT, tmp_path / "q")
+    with WorkQueue.open(path, read_only=True) as q:
+        last = q.head[1].encode()
+    body = (
+        b'{"v":1,"seq":11,"at":"2036-11-30T18:48:31.226860Z","by":null,"do":"hibernate","ask":{},'
+        b'"events":[{"type":"closed"}]'
+    )
+    with segments(path)[-1].open("ab") as file:
+        file.write(seal(body, last))
+    not_opened_for_writing(path, "a command 'hibernate', which this eventq does not know", 10)
 
 
 def impossible(path: Path) -> None:
@@ -259,3 +274,24 @@ def test_other_files_are_none_of_the_log(tmp_path: Path) -> None:
     for name in ("7", "0" * 21 + "7", "\N{ARABIC-INDIC DIGIT THREE}" * 20, "x" * 20):
         (path / "log" / f"{name}.jsonl").write_bytes(b"no line")
     assert read_all(path) == 10
+
+
+def test_a_state_of_the_past_is_never_silently_an_older_one(tmp_path: Path) -> None:
+    """The log lost its end while the handle was open: it has read more than is there now."""
+    path = copied(SHORT, tmp_path / "q")
+    with WorkQueue.open(path) as q:
+        assert q.state.seq == 10
+        segments(path)[-1].write_bytes(b"")
+        assert q.at(8).seq == 8
+        with pytest.raises(LogDamaged, match="ends there, and entry 9 was read before") as caught:
+            q.at(9)
+        assert caught.value.seq == 9
+
+
+def test_a_segment_that_goes_as_it_is_about_to_be_read_is_missed(tmp_path: Path) -> None:
+    """As one that is archived at that moment does: later ones are there."""
+    path = copied(SHORT, tmp_path / "q")
+    (file, *_) = segments(path)[1:-1]
+    file.unlink()
+    with pytest.raises(LogDamaged, match=f"the segment {file.name} is missing"):
+        list(Cursor(path / "log", int(file.stem)).forward())

@@ -144,7 +144,7 @@ def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
     if as_json:
         emit(_facts(read, judge, code))
     else:
-        _show(Screen(), read, judge)
+        _show(Screen(), read, judge, given)
     click.get_current_context().exit(code)
 
 
@@ -206,17 +206,20 @@ _COMPLETE = {
 }
 
 
-def _show(screen: Screen, read: Verification, judge: Judge) -> None:
+def _show(screen: Screen, read: Verification, judge: Judge, given: tuple[int, str] | None) -> None:
     entries = counted(read.head[0], "entry", "entries")
     files = counted(len(read.segments), "file")
     until = "" if read.whole else f" as far as it was read, to entry {read.head[0]}"
     complete = _complete(read)
+    unread = (
+        f"not checked: entry {given[0]}, which the head given knows, was not read" if given else ""
+    )
     events = counted(judge.state.position, "event")
     since = f" from entry {judge.state.seq - judge.judged + 1} on" if read.archived else ""
     unjudged = "" if _judged(read, judge) else "not checked: no snapshot says how the queue stood"
     answers = {
         "intact": "NO" if Fault.DAMAGED in read.faults else f"yes{until}: {entries} in {files}",
-        "complete": _COMPLETE[complete],
+        "complete": unread if complete is None and given else _COMPLETE[complete],
         "legal": unjudged or (f"yes{until}{since}: {events}" if judge.legal else "NO"),
         "decided": unjudged or ("NO" if judge.otherwise else f"yes{until}{since}: the same again"),
         "head": f"{read.head[0]}:{read.head[1]}",
@@ -244,7 +247,7 @@ def _show_problems(screen: Screen, read: Verification, judge: Judge) -> None:
         screen.line()
         screen.line(f"and {more:,} more")
     for fault, advice in _ADVICE.items():
-        if fault in read.faults:
+        if fault in read.faults and (fault is not Fault.NOT_CHECKED or read.error is not None):
             screen.line()
             screen.line(advice)
 

@@ -30,7 +30,7 @@ from eventq.core.record import DeadLetter, Record
 from eventq.storage.archived import away
 from eventq.storage.convert import moment, unstructure
 from eventq.storage.lines import last_seq, lines
-from eventq.storage.log import Log
+from eventq.storage.replaying import state_after
 from eventq.storage.segments import find_segments
 
 __all__ = ["at", "state_at", "status"]
@@ -47,11 +47,7 @@ def state_at(path: Path, seq: int) -> State:
     Nothing behind the entry is read, so a damaged log answers up to its damage.
     """
     folder = log_of(path)
-    log = Log(path, read_only=True)
-    try:
-        state = log.state_at(seq)
-    finally:
-        log.shut()
+    state = state_after(path, seq)
     if state.seq != seq:
         raise NoSuchEntry(seq, last_seq(folder))
     return state

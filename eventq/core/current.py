@@ -20,8 +20,8 @@ from eventq.core.state import Draft, State
 __all__ = ["BYTES", "EVENTS", "Current"]
 
 EVENTS = 1024
-"""How many events may pass before the state is kept anew: what an undoing folds at most, but for
-one entry."""
+"""How many events, or entries without any, may pass before the state is kept anew: what an undoing
+folds at most, but for one entry."""
 
 BYTES = 1024 * 1024
 """How much of a log may: what is finished meanwhile is held on to for so long."""
@@ -71,7 +71,7 @@ class Current:
 
     def settle(self, size: int = 0) -> None:
         """The last entry is in the log, where it takes so many bytes."""
-        self._events += len(self._since[-1].events)
+        self._events += len(self._since[-1].events) or 1
         self._bytes += size
         self.whole = True
         if self._events > self._undo or self._bytes > BYTES:

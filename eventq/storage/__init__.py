@@ -109,6 +109,8 @@ brought back. Each is copied, synced, read again and recorded before it is taken
 that it is in one place at least at every moment. The record keeps the hash of its last line, which
 ties it to what follows. Whoever needs an entry that was archived, also to fold the log again when
 no snapshot fits any more, is told which segments to bring back: history is never silently short.
+A handle that asked nothing while the segment where it stood was archived begins anew at a snapshot,
+as one that is opened then.
 
 Versions
 ========

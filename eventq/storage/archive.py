@@ -15,9 +15,9 @@ from pathlib import Path
 
 from eventq.storage.archived import Moved, away, recorded, write_record
 from eventq.storage.beginning import stands_there
-from eventq.storage.errors import ArchiveRefused
+from eventq.storage.errors import ArchiveRefused, LogDamaged
 from eventq.storage.log import Log
-from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.segments import CUT_SHORT, Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, snapshots
 
 __all__ = ["archive", "bring_back"]
@@ -63,7 +63,7 @@ def _move(log: Log, first: int, to: Path) -> Moved:
     text = file.read_bytes()
     moved = _told(folder, first, text, str(to))
     _put(log, text, to / moved.name)
-    with log:
+    with log.alone():
         log.look()
         others = [one for one in recorded(folder) if one.first != first]
         write_record(log.disk, folder, [*others, moved])
@@ -78,7 +78,7 @@ def _told(folder: Path, first: int, text: bytes, to: str) -> Moved:
     for _ in cursor.follow(io.BytesIO(text)):
         pass
     if cursor.offset != len(text) or not text:
-        raise cursor.damaged("it is cut short, and yet a later segment follows")
+        raise cursor.damaged(CUT_SHORT)
     assert cursor.hash is not None
     return Moved(first, cursor.seq, cursor.hash.decode(), to)
 
@@ -105,8 +105,8 @@ def bring_back(log: Log, source: Path | None = None, *, since: int = 1) -> list[
     """Copy archived segments back into the log, the newest first: those with entries from `since`
     on. They are looked for where the record says, or in the folder `source`, and stay there too.
 
-    Answers what is in the log again. Raises ArchiveRefused for a segment that is not the one that
-    was archived, OSError where it cannot be read.
+    Answers what is in the log again. Raises ArchiveRefused for a segment that is not there, or is
+    not the one that was archived, OSError where it cannot be read.
     """
     folder = log.path / "log"
     back: list[Moved] = []
@@ -114,15 +114,26 @@ def bring_back(log: Log, source: Path | None = None, *, since: int = 1) -> list[
         if one.last < since:
             break
         file = (Path(one.to) if source is None else source) / one.name
-        text = file.read_bytes()
-        told = _told(file.parent, one.first, text, one.to)
+        try:
+            text = file.read_bytes()
+            told = _told(file.parent, one.first, text, one.to)
+        except FileNotFoundError:
+            raise ArchiveRefused(
+                f"{file} is not there: name the folder where entries {one.first} to {one.last} "
+                "are now (`eventq unarchive --from DIR`)"
+            ) from None
+        except LogDamaged as error:
+            raise ArchiveRefused(
+                f"{file}, line {error.line} (byte {error.byte}): {error.what}. Nothing of it was "
+                "brought back: name a folder with a good copy (`eventq unarchive --from DIR`)"
+            ) from None
         if told != one:
             raise ArchiveRefused(
                 f"{file} ends with entry {told.last} and the hash {told.hash}, but what was "
                 f"archived ended with entry {one.last} and the hash {one.hash}"
             )
         _put(log, text, folder / one.name)
-        with log:
+        with log.alone():
             write_record(log.disk, folder, [m for m in recorded(folder) if m.first != one.first])
         back.append(one)
     return back

@@ -14,7 +14,7 @@ from eventq.core.events import Json
 from eventq.core.select import Select
 from eventq.storage.convert import in_seconds, structure, unstructure
 
-__all__ = ["NewerVersion", "NotALine", "read_ask", "written_ask"]
+__all__ = ["NewerVersion", "NotALine", "command_of", "read_ask", "written_ask"]
 
 _COMMANDS = {command.do: command for command in COMMANDS}
 _to_bytes = msgspec.json.Encoder().encode
@@ -74,14 +74,20 @@ _ASK_TYPES: dict[str, Any] = {
 }
 
 
-def read_ask(do: str, ask: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a command, as `Command.ask` gives them. Raises NotALine."""
+def command_of(do: str) -> type[Command]:
+    """The command of this name. Raises NewerVersion."""
     kind = _COMMANDS.get(do)
     if kind is None:
         raise NewerVersion(
             f"it was written for a command {do!r}, which this eventq does not know: "
             "a newer one may have written it"
         )
+    return kind
+
+
+def read_ask(do: str, ask: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a command, as `Command.ask` gives them. Raises NotALine."""
+    kind = command_of(do)
     try:
         if "refused" in ask:
             refused, rest = ask["refused"], dict(ask["command"])

@@ -51,7 +51,7 @@ from eventq.core.events import (
     Unblocked,
 )
 from eventq.core.evolve import Folded, take_for
-from eventq.storage.asked import NewerVersion, NotALine, read_ask, written_ask
+from eventq.storage.asked import NewerVersion, NotALine, command_of, read_ask, written_ask
 from eventq.storage.chain import next_hash
 from eventq.storage.convert import moment, structure, unstructure
 from eventq.storage.upcast import STEPS, VERSION, Steps, upcast
@@ -198,6 +198,7 @@ def _writer(kind: type[Event], wire: Callable[..., Any]) -> Callable[[Any], Any]
 
 _WRITERS = {kind: _writer(kind, wire) for kind, wire in _WIRE.items()}
 _OPERATORS = frozenset(command.do for command in COMMANDS if command.operator)
+_KNOWN = frozenset(command.do for command in COMMANDS)
 _to_bytes = msgspec.json.Encoder().encode
 
 
@@ -320,6 +321,8 @@ def read(line: bytes, steps: Steps = STEPS) -> Folded:
             entry = _parsed(line, steps)
     except (msgspec.DecodeError, ValueError):
         entry = _parsed(line, steps)
+    if entry.do not in _KNOWN:
+        command_of(entry.do)
     events = entry.events
     for i, event in enumerate(events):
         if (whole := _FOR_THE_FOLD.get(type(event))) is not None:

@@ -28,11 +28,15 @@ class Later:
         self._timer: threading.Timer | None = None
 
     def ask(self) -> None:
-        """See to it that there is a sync before long."""
+        """See to it that there is a sync before long; at once, where no thread can be had."""
         if self._timer is None:
             self._timer = threading.Timer(SECONDS, self._now)
             self._timer.daemon = True
-            self._timer.start()
+            try:
+                self._timer.start()
+            except RuntimeError:  # no more threads, or no more after the end of the program
+                self._timer = None
+                self._sync()
 
     def _now(self) -> None:
         self._timer = None

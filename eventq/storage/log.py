@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -29,7 +30,7 @@ from eventq.storage.lock import AT_ONCE, TIMEOUT, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.place import LOOK_EVERY, check_lock, check_segment
-from eventq.storage.replaying import entries_since, fold, state_after
+from eventq.storage.replaying import entries_since, fold, lost, state_after
 from eventq.storage.segments import CUT_SHORT, Cursor, segment_path
 from eventq.storage.snapshot import save
 from eventq.storage.syncing import Durability, Synced
@@ -40,6 +41,9 @@ __all__ = ["SEGMENT_BYTES", "Log"]
 SEGMENT_BYTES = 64 * 1024 * 1024
 """How large a segment grows before the next is begun."""
 
+NOTHING: Callable[[], object] = bool
+"""What is called where there is nothing to do."""
+
 UNKNOWN = -2
 """No size of a file."""
 
@@ -48,7 +52,11 @@ AN_ENTRY = 200
 
 
 class Log(Synced):
-    """The log of one queue, open for this process. `with log:` holds the lock."""
+    """The log of one queue, open for this process.
+
+    Who holds the lock writes `with log.mutex: try: log.take() ... finally: log.let_go()`, or
+    `with log.alone():` where it does not matter when an interrupt lets go of it.
+    """
 
     def __init__(
         self,
@@ -80,61 +88,57 @@ class Log(Synced):
         the lock grows by a byte before each new segment, so that its size says when to look."""
         self.meanwhile: Callable[[], None] = lambda: None
         """What is done before the lock is waited for: to read what others are writing."""
-        self._kept = False
-        """Whether the lock is to outlast the command, see `alone`."""
+        self.let_go: Callable[[], object] = NOTHING
+        """Lets go of the lock, unless it is to outlast the command, see `alone`. No function of
+        Python: an interrupt comes as one begins, and would keep it from being carried out."""
         self._folder = path / "log"
         if not read_only:
             make_folders(disk, path)
             self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
+            self.let_go = partial(self._flock, self._lock, fcntl.LOCK_UN)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         tell_of_forks(self)
 
     # The lock.
 
-    def __enter__(self) -> None:
-        self.check_alive()  # in a forked child, another thread may hold the mutex for ever
-        self.mutex.acquire()
+    def take(self) -> None:
+        """Take the lock, under the mutex; for one who lets go of it whatever comes."""
+        if self._finished is not None:
+            self.check_alive()
+        if self.read_only:
+            raise ReadOnly(self.path)
         try:
-            if self._finished is not None:
-                self.check_alive()
-            if self.read_only:
-                raise ReadOnly(self.path)
-            try:
-                self._flock(self._lock, AT_ONCE)
-            except OSError as error:
-                self.meanwhile()
-                wait_for_lock(self._flock, self._lock, self.path, self._lock_timeout, error)
-        except BaseException:
-            self.mutex.release()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            if self._lock >= 0 and not self._kept:
-                self._flock(self._lock, fcntl.LOCK_UN)
-        finally:
-            self.mutex.release()
+            self._flock(self._lock, AT_ONCE)
+        except OSError as error:
+            self.meanwhile()
+            wait_for_lock(self._flock, self._lock, self.path, self._lock_timeout, error)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the lock over several commands of this thread."""
-        with self:
-            outer, self._kept = self._kept, True
+        self.check_alive()  # in a forked child, another thread may hold the mutex for ever
+        with self.mutex:
+            let_go = self.let_go
             try:
+                self.take()
+                self.let_go = NOTHING
                 yield
             finally:
-                self._kept = outer
+                if self._lock >= 0:  # it may have been shut meanwhile
+                    self.let_go = let_go
+                self.let_go()
 
     def forked(self) -> None:
         """In a child that was forked: let go of the lock, which is the parent's."""
         super().forked()
+        self.let_go = NOTHING
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
 
     def look(self) -> None:
-        """See that what is open is what stands at its path. Raises QueueReplaced."""
+        """See that what is open is what stands at its path. Raises QueueReplaced, Archived."""
         if self._lock >= 0:
             check_lock(self.path, self._lock)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
@@ -160,9 +164,26 @@ class Log(Synced):
         self.unsaved = AN_ENTRY * (state.seq - begin.seq)
         return state
 
+    def state_anew(self) -> State:
+        """The state as for who opens the log now: where it was read to is archived."""
+        with self._syncing:
+            place = self._cursor
+            try:
+                state = self.state()
+            except BaseException:
+                self._cursor = place  # to be told the same again
+                raise
+            old, self._segment, self._begun = self._segment, -1, UNKNOWN
+            if old >= 0:
+                os.close(old)
+            return state
+
     def state_at(self, seq: int) -> State:
-        """The state after this entry."""
-        return state_after(self.path, seq)
+        """The state after this entry, which was read before. Raises LogDamaged where it is lost."""
+        state = state_after(self.path, seq)
+        if state.seq < seq:
+            raise lost(self.path, seq)
+        return state
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""
@@ -334,18 +355,19 @@ class Log(Synced):
 
     def shut(self) -> None:
         """Let go of the files. The handle answers nothing more. Raises OSError where a last sync
-        fails."""
+        fails, HandleFinished where one failed before that was to come after the answer."""
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
             self._leave_mark()
             try:
-                if self._later is not None and self._segment >= 0 and self._finished is None:
+                if self._later is not None and self._segment >= 0:
                     self._later.stop()
                     self.sync(self.seq)
             finally:
                 if self._finished is None:
                     self._finished = "it was shut"
+                self.let_go = NOTHING
                 with self._syncing:
                     for descriptor in (self._segment, self._lock):
                         if descriptor >= 0:

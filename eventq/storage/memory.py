@@ -31,21 +31,18 @@ class MemoryLog:
         self.door = OpenDoor()
         self._shut = False
 
-    def __enter__(self) -> None:
-        self.mutex.acquire()
-        try:
-            self.check_alive()
-        except BaseException:
-            self.mutex.release()
-            raise
+    def take(self) -> None:
+        """Who has the mutex has all there is to take."""
+        self.check_alive()
 
-    def __exit__(self, *exc: object) -> None:
-        self.mutex.release()
+    def let_go(self) -> None:
+        """The mutex is all."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock over several commands of this thread."""
-        with self:
+        """Hold the mutex over several commands of this thread."""
+        with self.mutex:
+            self.take()
             yield
 
     @property

@@ -11,7 +11,7 @@ import msgspec
 
 from eventq.core.errors import BadValue
 from eventq.core.events import Json
-from eventq.core.values import shortened
+from eventq.core.values import check_name, shortened
 
 __all__ = ["SIZE_LIMIT", "Door", "OpenDoor", "to_json"]
 
@@ -65,6 +65,13 @@ class Door:
         if size > self._limit:
             raise BadValue(f"{what} has {size} bytes; at most {self._limit} fit: send less at once")
 
+    def check_pool(self, pool: Iterable[Any] | None) -> None:
+        """Raise BadValue unless these workers have names, which fit into one command."""
+        names = tuple(pool or ())
+        for name in names:
+            check_name("the name of a worker", name)
+        self.check_size("the pool", names)
+
 
 class OpenDoor:
     """What a queue in memory takes: the very objects, of any size."""
@@ -79,6 +86,9 @@ class OpenDoor:
 
     def check_size(self, what: str, parts: Iterable[Any]) -> None:
         """Memory is the caller's own."""
+
+    def check_pool(self, pool: Iterable[Any] | None) -> None:
+        """Workers are any values."""
 
 
 def _check(what: str, value: Any, limit: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from eventq.storage.archived import needed
 from eventq.storage.beginning import stands_there
 from eventq.storage.errors import QueueReplaced
 from eventq.storage.segments import Cursor
@@ -29,9 +30,13 @@ def check_lock(queue: Path, lock: int) -> None:
 
 def check_segment(cursor: Cursor, segment: int) -> bool:
     """Whether this open file is the segment of the cursor; False: a copy of it was put in its
-    place, as after a failed sync. Raises QueueReplaced for anything else."""
+    place, as after a failed sync. Raises Archived where it was archived meanwhile, QueueReplaced
+    for anything else."""
     if _same(cursor.file, segment):
         return True
+    here = max(cursor.seq, cursor.first)
+    if (archived := needed(cursor.log, here, here)) is not None:
+        raise archived
     if cursor.offset and not stands_there(cursor):
         what = f"does not hold entry {cursor.seq} any more, as this handle has read it"
         raise QueueReplaced(cursor.file, what)

@@ -14,16 +14,25 @@ from eventq.core.state import State
 from eventq.storage.archived import needed
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import decode
-from eventq.storage.errors import repair_words
+from eventq.storage.errors import LogDamaged, repair_words
 from eventq.storage.segments import Cursor, find_segments
 
-__all__ = ["entries_since", "fold", "state_after"]
+__all__ = ["entries_since", "fold", "lost", "state_after"]
 
 
 def state_after(queue: Path, seq: int) -> State:
-    """The state after this entry, from the nearest snapshot before it."""
+    """The state after this entry, from the nearest snapshot before it; after the last one where the
+    log does not reach so far."""
     begin, cursor = where_to_begin(queue, seq)
     return fold(queue, begin, itertools.islice(cursor.forward(), seq - begin.seq))
+
+
+def lost(queue: Path, seq: int) -> LogDamaged:
+    """The error for a log that ends before this entry, which was read before."""
+    _, cursor = where_to_begin(queue, seq)
+    for _ in cursor.forward():
+        pass
+    return cursor.damaged(f"the log ends there, and entry {seq} was read before")
 
 
 def fold(queue: Path, begin: State, entries: Iterator[Folded]) -> State:

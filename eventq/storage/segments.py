@@ -126,6 +126,7 @@ class Cursor:
         known = find_segments(self.log)
         if known and known[0] > self.first:
             raise self._missing(f"the log begins only with entry {known[0]}")
+        rest = 0  # the file may have been archived since it was found
         while self.file.exists():
             with self.file.open("rb", buffering=1 << 20) as lines:
                 lines.seek(self.offset)
@@ -146,12 +147,16 @@ class Cursor:
         return needed(self.log, self.seq + 1) or self.damaged(what)
 
     def next_segment(self, rest: int) -> bool:
-        """Move on to the next segment, if it is there. `rest` is how many bytes were not read."""
+        """Move on to the next segment, if it is there. `rest` is how many bytes were not read.
+
+        Those may have been a torn tail, which was cut off before the next segment was made: how
+        long this one is in the end can only be seen now.
+        """
         if not self.seq or self.seq < self.first:
             return False
         if not segment_path(self.log, self.seq + 1).exists():
             return False
-        if rest:
+        if rest and self.file.stat().st_size > self.offset:
             raise self.damaged(CUT_SHORT)
         self.first, self.offset, self.lines = self.seq + 1, 0, 0
         return True

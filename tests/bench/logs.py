@@ -85,7 +85,7 @@ def entries(shape: str, tasks: int) -> Iterator[Entry]:
 def write(path: Path, shape: str, tasks: int) -> None:
     """Write such a log into a new queue directory."""
     log = Log(path)
-    with log:
+    with log.alone():
         for entry in entries(shape, tasks):
             log.append(entry)
     log.shut()
