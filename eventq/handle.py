@@ -135,7 +135,7 @@ class Handle(View):
         if by is not None:
             check_name("by", by)
         log = Log(
-            Path(path).absolute(),
+            _folder("the path of a queue", path),
             read_only=read_only,
             segment_bytes=segment_bytes,
             size_limit=size_limit,
@@ -216,8 +216,8 @@ class Handle(View):
             there, here = getattr(agreed, part.name), getattr(given, part.name)
             if there != here:
                 raise BadValue(
-                    f"{part.name} of this queue is {there}, not {here}: "
-                    "leave it out to open the queue as it is"
+                    f"{part.name} of this queue is {there}, not {here}: leave it out to open the "
+                    "queue as it is, or change it with `reconfigure`"
                 )
 
     # The one way through.
@@ -288,7 +288,7 @@ class Handle(View):
         if isinstance(log, MemoryLog):
             raise BadValue("a queue in memory has nothing to archive")
         self.snapshot()
-        return archive(log, Path(to), before=before, keep=keep)
+        return archive(log, _folder("to", to), before=before, keep=keep)
 
     @staticmethod
     def unarchive(
@@ -304,12 +304,14 @@ class Handle(View):
         Answers what is in the log again. Needs no handle, since there may be none without them.
         Raises NotAQueue, ArchiveRefused, OSError.
         """
-        queue = Path(path).absolute()
+        queue = _folder("the path of a queue", path)
         if not (queue / "log").is_dir():
             raise NotAQueue(queue, "it has no folder `log`")
         log = Log(queue)
         try:
-            return bring_back(log, None if source is None else Path(source), since=since)
+            return bring_back(
+                log, None if source is None else _folder("source", source), since=since
+            )
         finally:
             log.shut()
 
@@ -341,6 +343,18 @@ class Handle(View):
         if log.unsaved < 4 * TASK_BYTES * len(self._current.now):
             return None
         return log.place_for_snapshot()
+
+
+def _folder(what: str, path: object) -> Path:
+    """The folder at this path, named from the root. Raises BadValue for what can be no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise BadValue(f"{what} must be a text or a path, not {path!r}")
+    try:
+        if b"\0" in os.fsencode(path):
+            raise BadValue(f"{what} must not hold the character '\\0', as {path!r} does")
+        return Path(path).absolute()
+    except (UnicodeEncodeError, TypeError) as error:
+        raise BadValue(f"{what} cannot be {path!r}: {error}") from None
 
 
 def _spelled_out(command: Command, policy: Policy) -> Command:

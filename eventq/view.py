@@ -16,6 +16,7 @@ from eventq.core.events import Entry
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Task
 from eventq.core.state import State
+from eventq.core.values import check_moment, check_seq
 from eventq.storage.errors import Archived, ReadOnly
 from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
@@ -33,6 +34,8 @@ class View:
         clock: Callable[[], datetime],
         undo: int,
     ) -> None:
+        if not callable(clock):
+            raise BadValue(f"clock must be a function that gives the time, not {clock!r}")
         self._log = log
         self._current = Current(state, undo)
         self._clock = clock
@@ -99,9 +102,7 @@ class View:
 
     def _now(self) -> datetime:
         """The time of the next entry: never before that of the last, and never standing still."""
-        now = self._clock()
-        if now.tzinfo is None:
-            raise BadValue(f"the clock gave {now}, which does not say its time zone")
+        now = check_moment("what the clock gives", self._clock())
         last = self._current.now.at
         if last is not None and now < last:
             return last + timedelta(seconds=time.monotonic() - self._read_at)
@@ -140,11 +141,13 @@ class View:
 
     def entries(self, since: int = 1) -> Iterator[Entry]:
         """The entries from this seq on, as they were written, checked on the way."""
+        check_seq(since)
         self._log.check_alive()
         return self._log.entries(max(since, 1))
 
     def at(self, seq: int) -> State:
         """The state after this entry. Raises IndexError for one that is not there (yet)."""
+        check_seq(seq)
         log = self._log
         log.check_alive()
         with log.mutex:
@@ -188,7 +191,11 @@ class View:
     def clock_behind(self) -> timedelta:
         """How far the clock is behind the last entry: zero where all is well."""
         last = self.state.at
-        behind = timedelta() if last is None else last - self._clock()
+        behind = (
+            timedelta()
+            if last is None
+            else last - check_moment("what the clock gives", self._clock())
+        )
         return max(behind, timedelta())
 
     def wait(self, wanted: Callable[[State, datetime], object], seconds: float = math.inf) -> bool:

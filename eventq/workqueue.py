@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from attrs import evolve as with_changes
+from attrs import fields
 
 from eventq.core.commands import (
     OF_THE_QUEUE,
@@ -284,11 +285,11 @@ class WorkQueue(Handle):
 
     def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
         """Agree on another policy: the `parts` that are given change, as `open` takes them."""
+        known = [part.name for part in fields(Policy) if part.init]
+        if unknown := [name for name in parts if name not in known]:
+            raise BadValue(f"a policy has no part {unknown[0]!r}; it has {', '.join(known)}")
         with self.alone() as now:  # nobody changes another part meanwhile
-            try:
-                policy = with_changes(now.policy, **parts)
-            except TypeError as error:
-                raise BadValue(f"a policy has no such part: {error}") from None
+            policy = with_changes(now.policy, **parts)
             self._log.door.check_pool(policy.pool)
             return self._ask(Reconfigure(policy), lambda now, _: now.policy, by, why)
 

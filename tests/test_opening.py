@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from disk import FIXTURES, check_chain, copied, lines, segments, untouched
@@ -54,6 +56,48 @@ def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> Non
         WorkQueue.open(tmp_path)
     with pytest.raises(FileNotFoundError):
         WorkQueue.open(tmp_path, read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ({"path": "a\0b"}, r"must not hold the character '\\0', as 'a\\x00b' does"),
+        ({"path": "a\ud800"}, r"cannot be 'a\\ud800': .* surrogates not allowed"),
+        ({"path": 5}, "the path of a queue must be a text or a path, not 5"),
+        ({"path": b"q"}, "must be a text or a path"),
+        ({"clock": 5}, "clock must be a function that gives the time, not 5"),
+        ({"clock": lambda: 5.0}, "the clock gives must be a datetime with its time zone, not 5.0"),
+        *(({"lock_timeout": bad}, "lock_timeout must be") for bad in (-5, "x", float("nan"), True)),
+        *(({"size_limit": bad}, "size_limit must be") for bad in (0, "1", 1.5, None, True)),
+        *(({"segment_bytes": bad}, "segment_bytes must be") for bad in (0, "1", 1.5, None, True)),
+    ],
+)
+def test_what_no_queue_can_be_opened_with_is_a_bad_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: Any, why: str
+) -> None:
+    """It says what is wanted, and begins no queue."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadValue, match=why):
+        WorkQueue.open(**{"path": "q", **bad})
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+def test_a_folder_for_the_archive_is_looked_at_first(tmp_path: Path) -> None:
+    """What can be no path is told so, and nothing is moved."""
+    with WorkQueue.open(tmp_path / "q") as q, pytest.raises(BadValue, match=r"^to must be a text"):
+        q.archive(5)  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match=r"^source must not hold"):
+        WorkQueue.unarchive(tmp_path / "q", "\0")
+
+
+def test_a_clock_that_goes_wrong_later_is_told_so(tmp_path: Path) -> None:
+    """As when the queue is opened; also to who asks how far it is behind."""
+    times = [datetime.now(UTC)]
+    with WorkQueue.open(tmp_path, clock=lambda: times[-1]) as q:
+        times.append(5)  # type: ignore[arg-type]
+        for ask in (q.enqueue, lambda: q.clock_behind):
+            with pytest.raises(BadValue, match="clock gives"):
+                ask()
 
 
 def test_a_file_is_no_queue(tmp_path: Path) -> None:
@@ -164,6 +208,7 @@ def test_what_is_not_told_is_taken_from_the_log(tmp_path: Path) -> None:
         ({"pool": None}, "pool of this queue is .*, not None"),
         ({"retry": Retry(4)}, "retry of this queue is .*max_attempts=3.*, not .*max_attempts=4"),
         ({"retention": Retention(0)}, "retention of this queue is None, not .*count=0"),
+        ({"retry": Retry(4)}, "leave it out to open the queue as it is, or .* with `reconfigure`"),
     ],
 )
 def test_what_differs_from_the_log_is_refused(

@@ -76,6 +76,38 @@ def test_a_switch_is_one_entry_and_asking_twice_is_harmless(queue: Path, do: str
     assert eventq("status", "--queue", queue, "--json").value[part] == value
 
 
+OPERATORS = [
+    *(f"{do} --why x" for do in SWITCHES),
+    *(f"{do} fetch --why x" for do in ("redrive", "resolve", "cancel", "restore")),
+    *("redrive --all --why x", "reconfigure --capacity 4 --why x", "tick"),
+    *("snapshot", "archive --to {}/old", "work --drain"),
+]
+
+
+@pytest.mark.parametrize("rest", [b"", b'{"v":1,"seq":1,"at"', bytes(100)], ids=["0", "half", "0s"])
+@pytest.mark.parametrize("words", [*OPERATORS, "status", "verify", "log", "history fetch"])
+def test_in_a_log_without_a_line_no_operator_begins_a_queue(
+    queue: Path, words: str, rest: bytes
+) -> None:
+    """It says as `status` does that this is none; `verify` finds nothing there to be intact."""
+    (file,) = (queue / "log").iterdir()
+    file.write_bytes(rest)
+    with untouched(queue):
+        ran = ask(queue, words.format(queue))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{queue} is not a queue: its log is empty" in ran.err
+
+
+def test_where_a_snapshot_knows_of_lost_lines_every_operator_is_told(queue: Path) -> None:
+    """An emptied log is then no queue that was never begun."""
+    eventq("snapshot", "--queue", queue)
+    (file,) = (queue / "log").iterdir()
+    file.write_bytes(b"")
+    for words in ("pause --why x", "tick", "log", "verify"):
+        assert ask(queue, words).code == 8
+    assert file.read_bytes() == b""
+
+
 def test_a_paused_queue_hands_nothing_out_until_it_is_resumed(tmp_path: Path) -> None:
     """As real processes ask, and `status` says so."""
     path = tmp_path / "queue"

@@ -5,6 +5,7 @@ By default a handful of kills for each flow; with HYPOTHESIS_PROFILE=thorough tw
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -39,6 +40,7 @@ from running import (
 
 from eventq import WorkQueue
 from eventq.cli.processes import process, processes
+from eventq.cli.runlock import begin_run, last_runner, run_lock
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +135,39 @@ def test_the_next_runner_ends_what_a_dead_one_has_left(tmp_path):
     task = state_of(queue).task("a")
     assert task is not None
     assert (task.attempt, task.releases) == (1, 1)
+
+
+def test_only_what_the_dead_runner_held_is_handed_back(tmp_path):
+    """A worker that is called as a runner calls its own keeps its task: the lock tells who died."""
+    queue = tmp_path / "q"
+    script = "if [ -e again ]; then exit 0; fi; touch again; sleep 300"
+    flow = toml(tmp_path / "flow.toml", a=sh(script))
+    runner = start(flow, queue)
+    until(lambda: running(queue))
+    kill(runner, launcher=True)
+    others = ("runner/1", "runner/1/1", f"runner/{runner.pid + 1}/1", f"runner/{runner.pid}/1/1")
+    with WorkQueue.open(queue) as q:
+        for name in others:
+            q.enqueue(name, {"argv": ["touch", "stolen"]})
+            assert q.start(name)
+    code, out, _ = run(flow, queue)
+    assert code == 5  # what others hold, they may never end
+    assert "released  a, to be run again" in out
+    assert status(queue) == {"a": "SUCCEEDED", **dict.fromkeys(others, "RUNNING")}
+
+
+def test_who_died_is_known_until_a_runner_begins(tmp_path):
+    """One that ends between taking the lock and handing back what is left takes nothing with it."""
+    (tmp_path / "run.lock").write_text('{"runner": 4711, "start": 1, "boot": "before"}\n')
+    for _ in range(2):
+        with contextlib.suppress(ZeroDivisionError), run_lock(tmp_path) as lock:
+            assert last_runner(lock) == 4711
+            raise ZeroDivisionError
+    with run_lock(tmp_path) as lock:
+        begin_run(tmp_path, lock)
+        assert last_runner(lock) == os.getpid()
+    with run_lock(tmp_path) as lock:
+        assert last_runner(lock) is None
 
 
 def test_what_outlives_its_leader_is_found_by_its_lease(tmp_path):

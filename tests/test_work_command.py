@@ -458,6 +458,13 @@ def test_what_cannot_be_is_told_at_once(q, options, code, error):
     assert left_of(q.path) == []
 
 
+@pytest.mark.parametrize("name", ["runner", "runner/4711"])
+def test_the_names_of_runners_are_taken(q, name):
+    """Whose name begins so, a reader of the log would take for a runner's worker."""
+    with pytest.raises(click.BadParameter, match=r"how `eventq run` calls .* another name"):
+        work.main(["--queue", str(q.path), "--name", name], standalone_mode=False)
+
+
 def test_its_help_has_examples():
     """They name the queue."""
     worker = subprocess.run(

@@ -322,6 +322,16 @@ def test_reconfigure_changes_the_parts_that_are_given(q: WorkQueue) -> None:
     for bad in ({"mood": "good"}, {"capacity": 5}, {"pool": "abc"}, {"lease_for": -1}):
         with pytest.raises(BadValue):
             q.reconfigure(**bad)
+    with pytest.raises(BadValue, match=r"no part 'kapacity'; it has capacity, pool, .*, record$"):
+        q.reconfigure(kapacity=5)
+
+
+@pytest.mark.parametrize("seq", ["1", True, 1.0, None])
+def test_a_seq_is_a_whole_number(q: WorkQueue, seq: Any) -> None:
+    """Anything else is told so, and is no entry that is not there."""
+    for ask in (q.at, q.entries):
+        with pytest.raises(BadValue, match=f"seq must be a whole number, .* not {seq!r}$"):
+            ask(seq)
 
 
 def test_parked_tasks_wait_for_a_person(make: Queues) -> None:

@@ -134,7 +134,7 @@ def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
     if not (queue / "log").is_dir():
         raise NotAQueue(queue, "it has no folder `log`")
     read = Verification(queue, given)
-    if not read.segments and not read.snapshots and given is None:
+    if not read.snapshots and given is None:
         log_of(queue)
     judge = _read(read)
     code = max(

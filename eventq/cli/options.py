@@ -25,7 +25,7 @@ from eventq.core.lifecycle import FINISHED, Status
 from eventq.core.values import check_name
 from eventq.queries.condition import age
 from eventq.storage.errors import NotAQueue
-from eventq.storage.segments import find_segments
+from eventq.storage.segments import find_segments, segment_path
 
 __all__ = [
     "AGE",
@@ -199,14 +199,23 @@ def operator() -> str:
     return name
 
 
-def log_of(path: Path) -> Path:
-    """The folder of segments of the queue at this path. Raises NotAQueue."""
+def log_of(path: Path, *, begun: bool = True) -> Path:
+    """The folder of segments of the queue at this path. Raises NotAQueue; where it has to be
+    `begun`, also when its first line is not there, since opening it for writing would begin it."""
     log = path / "log"
     if not log.is_dir():
         raise NotAQueue(path, "it has no folder `log`")
-    if not find_segments(log):
+    segments = find_segments(log)
+    if not segments:
         raise NotAQueue(path, "its log is empty")
+    if begun and segments == [1] and not _has_a_line(segment_path(log, 1)):
+        WorkQueue.open(path, read_only=True).shut()  # which says what is wrong, as for `status`
     return log
+
+
+def _has_a_line(segment: Path) -> bool:
+    with segment.open("rb") as file:
+        return file.readline().endswith(b"\n")
 
 
 def typed(verb: str, *rest: str, more: Iterable[str] = (), why: bool = False) -> str:

@@ -59,7 +59,7 @@ def repair_command(queue: Path, to: Path, as_json: bool) -> None:
     lost_entries (at least so many), lost_last (the highest seq known), lost_lines, lost_bytes,
     lost_unreadable (lines that say nothing), lost_tasks (the tasks that it touched).
     """
-    log_of(queue)
+    log_of(queue, begun=False)
     _check_new(to, queue)
     done = repair(queue, to)
     if as_json:

@@ -33,19 +33,19 @@ def _run(flow: Flow, queue: Path, workers: int, as_json: bool) -> int:
     from eventq.cli.launcher import Launcher, LauncherGone
     from eventq.cli.leftovers import end_leftovers
     from eventq.cli.live import view_for
-    from eventq.cli.runlock import run_lock
+    from eventq.cli.runlock import begin_run, last_runner, run_lock
     from eventq.cli.runner import Runner, Signals, release_left
     from eventq.cli.summary import Report, outputs_of, results_of, show
 
     began = time.monotonic()
     folder = Path(os.path.realpath(queue))
-    if not (folder / "log").is_dir():
-        WorkQueue.open(folder).shut()  # which says so, if this can be no queue
     signals = Signals()
     view = view_for(as_json=as_json)
-    with run_lock(folder) as lock, WorkQueue.open(folder) as q:
-        for lease, task in release_left(q):
-            view.tell("released", task, lease=lease)
+    with WorkQueue.open(folder) as q, run_lock(folder) as lock:
+        if (dead := last_runner(lock)) is not None:
+            for lease, task in release_left(q, dead):
+                view.tell("released", task, lease=lease)
+        begin_run(folder, lock)
         admit(q, flow)
         for name in ("output", "work"):
             (folder / name).mkdir(mode=0o700, exist_ok=True)
@@ -55,7 +55,7 @@ def _run(flow: Flow, queue: Path, workers: int, as_json: bool) -> int:
                 runner.run()
             except LauncherGone:
                 end_leftovers(lock, folder)
-                release_left(q)
+                release_left(q, os.getpid())
                 raise
         now = standing(q.state)
         report = Report(

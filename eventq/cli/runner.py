@@ -26,6 +26,7 @@ from eventq import StaleLease, WorkQueue
 from eventq.cli.flow import Spec, spec_of
 from eventq.cli.launcher import Ended, Launcher
 from eventq.cli.orders import GRACE, order, result_of, went_wrong
+from eventq.cli.runlock import NAME, leases_of
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
 from eventq.core.state import State
@@ -39,9 +40,6 @@ POLL = 0.5
 
 FRAME = 0.2
 """Seconds between two frames of a live view."""
-
-NAME = "runner/"
-"""How the names of a runner's workers begin: runner/<pid>/<slot>."""
 
 
 @define
@@ -124,16 +122,12 @@ class Signals:
         return 128 + self.asked[0] if self.asked else 0
 
 
-def release_left(q: WorkQueue) -> list[tuple[int, str]]:
-    """Hand back what a runner that is gone has left RUNNING. Called under the run lock, when its
+def release_left(q: WorkQueue, pid: int) -> list[tuple[int, str]]:
+    """Hand back what the runner of this pid has left RUNNING. Called under the run lock, when its
     processes are gone."""
-    left = [
-        lease
-        for lease in q.state.running()
-        if isinstance(lease.worker, str) and lease.worker.startswith(NAME)
-    ]
+    left = leases_of(q.state, pid)
     for lease in left:
-        q.release(lease, by=f"{NAME}{os.getpid()}")
+        q.release(lease, by=f"{NAME}/{os.getpid()}")
     return [(lease.id, lease.task) for lease in left]
 
 
@@ -186,7 +180,7 @@ class Runner:
             self._start(lease, self.free.pop())
 
     def _worker(self, slot: int) -> str:
-        return f"{NAME}{os.getpid()}/{slot}"
+        return f"{NAME}/{os.getpid()}/{slot}"
 
     def _start(self, lease: Lease | None, slot: int) -> None:
         """Start the command of a lease. No lease: the slot is free."""

@@ -36,6 +36,18 @@ class _Seconds(click.FloatRange):
         return super().convert(value, param, ctx)
 
 
+def _of_no_runner(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
+    """A callback: a name that `eventq run` does not use for itself."""
+    from eventq.cli.runlock import NAME
+
+    if name is not None and name.split("/")[0] == NAME:
+        raise click.BadParameter(
+            f"{name!r} is how `eventq run` calls its own workers ({NAME}/PID/SLOT): the log would "
+            "not tell one from the other; choose another name"
+        )
+    return name
+
+
 IDLE = 1.0
 """Seconds after which a worker that is to drain the queue says what it waits for."""
 
@@ -63,6 +75,7 @@ ASKING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 @click.option(
     "--name",
     metavar="NAME",
+    callback=_of_no_runner,
     help="Its workers are called NAME/1, NAME/2 ...  [default: a name that nobody else has]",
 )
 @click.option(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from eventq.core.errors import BadValue
+from eventq.core.values import check_whole
 
 __all__ = [
     "Backoff",
@@ -36,13 +37,7 @@ def at_least(least: int, *, optional: bool = False) -> Any:
     """A validator: a whole number (never a bool) of at least `least`, or None where optional."""
 
     def check(instance: object, attribute: Any, value: object) -> None:
-        if optional and value is None:
-            return
-        if type(value) is not int or value < least:
-            none = " or None" if optional else ""
-            raise BadValue(
-                f"{attribute.name} must be a whole number of at least {least}{none}, not {value!r}"
-            )
+        check_whole(attribute.name, value, least, optional=optional)
 
     return check
 

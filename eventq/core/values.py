@@ -16,7 +16,10 @@ __all__ = [
     "NAME_LIMIT",
     "a_kind",
     "a_worker",
+    "check_moment",
     "check_name",
+    "check_seq",
+    "check_whole",
     "dependencies",
     "ids",
     "in_utc",
@@ -51,6 +54,29 @@ def check_name(what: str, value: object) -> None:
     for character in value:
         if unicodedata.category(character) == "Cc":
             raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
+
+
+def check_whole(what: str, value: object, least: int, *, optional: bool = False) -> None:
+    """Raise BadValue unless the value is a whole number (never a bool) of at least `least`, or None
+    where that is optional."""
+    if optional and value is None:
+        return
+    if type(value) is not int or value < least:
+        none = " or None" if optional else ""
+        raise BadValue(f"{what} must be a whole number of at least {least}{none}, not {value!r}")
+
+
+def check_seq(value: object) -> None:
+    """Raise BadValue unless the value is a whole number, as the seq of an entry is."""
+    if type(value) is not int:
+        raise BadValue(f"seq must be a whole number, that of an entry, not {value!r}")
+
+
+def check_moment(what: str, value: object) -> datetime:
+    """The value, if it is a datetime with its time zone. Raises BadValue."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise BadValue(f"{what} must be a datetime with its time zone, not {value!r}")
+    return value
 
 
 def storable(text: str | None) -> str | None:
@@ -158,5 +184,5 @@ def in_utc(value: object) -> object:
 
 def optional_time(instance: object, attribute: Any, value: object) -> None:
     """A validator: a time with its zone, or None."""
-    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
-        raise BadValue(f"{attribute.name} must be a datetime with its time zone, not {value!r}")
+    if value is not None:
+        check_moment(attribute.name, value)

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from eventq.core.errors import BadValue
 from eventq.storage.errors import LockTimeout, LockUnsupported
 
-__all__ = ["AT_ONCE", "TIMEOUT", "holders_of", "tell_of_forks", "wait_for_lock"]
+__all__ = ["AT_ONCE", "TIMEOUT", "check_timeout", "holders_of", "tell_of_forks", "wait_for_lock"]
 
 AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
@@ -33,6 +34,16 @@ who waits for long takes less than one percent of a processor."""
 
 _NONE_HERE = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 """How a file system says that it has no such locks."""
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise BadValue unless this is a number of seconds that a lock can be waited for, or None."""
+    known = timeout is None or (type(timeout) in (int, float) and timeout >= 0)  # type: ignore[operator]
+    if not known:
+        raise BadValue(
+            "lock_timeout must be a number of seconds of at least 0, or None to wait for as long "
+            f"as it takes, not {timeout!r}"
+        )
 
 
 def wait_for_lock(

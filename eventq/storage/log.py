@@ -21,12 +21,13 @@ from time import monotonic
 from eventq.core.events import Entry
 from eventq.core.evolve import Folded
 from eventq.core.state import State
+from eventq.core.values import check_whole
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleFinished, LogDamaged, LogNewer, NotAQueue, ReadOnly
 from eventq.storage.folders import make_folders
-from eventq.storage.lock import AT_ONCE, TIMEOUT, tell_of_forks, wait_for_lock
+from eventq.storage.lock import AT_ONCE, TIMEOUT, check_timeout, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.place import LOOK_EVERY, check_lock, check_segment
@@ -69,6 +70,9 @@ class Log(Synced):
         durability: Durability = "power",
         disk: Disk = DISK,
     ) -> None:
+        check_whole("segment_bytes", segment_bytes, 1)
+        check_whole("size_limit", size_limit, 1)
+        check_timeout(lock_timeout)
         super().__init__(path, read_only, durability, disk)
         self._segment_bytes = segment_bytes
         self.door = Door(size_limit)
