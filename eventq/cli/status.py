@@ -156,7 +156,7 @@ def _show_by_hand(screen: Screen, now: Standing) -> None:
     waiting = now.missing.values()
     screen.line()
     screen.line("only a person can move:", style="bold")
-    columns = Column("TASK", gives=True), Column("HOLDS UP", gives=True), Column("WHY", gives=True)
+    columns = Column("TASK", gives=True), Column("HOLDS UP", gives=True), Column("WHY")
     screen.table(columns, rows[:MOST])
     if len(rows) > MOST:
         screen.line(f"and {len(rows) - MOST:,} more: {typed('dlq')}")
@@ -213,7 +213,7 @@ def status(queue: Path, as_json: bool) -> None:
         now,
         [
             ("log", f"{last} ({when(state.at)})"),
-            ("head", screen.cut(f"{head[0]}:{head[1]}", 60)),
+            ("head", f"{head[0]}:{head[1]}"),
             ("archived", f"entries 1 to {gone:,}: eventq unarchive brings them back" * bool(gone)),
             ("clock off", off),
         ],
@@ -255,7 +255,7 @@ TASKS = (
     Column("STATUS"),
     Column("TRIES", right=True),
     Column("AFTER", gives=True),
-    Column("MORE", gives=True),
+    Column("MORE"),
 )
 
 
