@@ -378,6 +378,21 @@ def test_a_file_that_is_no_plan_is_a_usage_error(queue: Path, tmp_path: Path) ->
         assert "is no plan that" in ran.err
 
 
+def test_nothing_but_a_plan_is_written_over(queue: Path, tmp_path: Path) -> None:
+    """Exit 2, and the file is as it was; an empty one holds nothing that could be lost."""
+    file = tmp_path / "notes.json"
+    file.write_text('{"notes": 1}')
+    ran = redrive(queue, "--all", "--save", file)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{file} is there already, and is no plan that would be replaced" in ran.err
+    assert file.read_text() == '{"notes": 1}'
+    file.write_text("")
+    assert redrive(queue, "b", "--save", file).code == 0
+    before = file.read_text()
+    assert redrive(queue, "--all", "--save", file).code == 0
+    assert file.read_text() != before
+
+
 def test_a_plan_is_for_its_own_queue(queue: Path, tmp_path: Path) -> None:
     """Though the other has tasks of the same names."""
     file = tmp_path / "plan.json"

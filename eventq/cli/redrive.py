@@ -62,6 +62,18 @@ def _save(made: Plan, path: Path) -> None:
     path.write_text(json.dumps(facts, indent=1) + "\n", "ascii")
 
 
+def _check_free(path: Path) -> None:
+    """What is saved there may take the place of nothing but an earlier plan."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    try:
+        _load(path)
+    except click.UsageError:
+        raise click.UsageError(
+            f"{path} is there already, and is no plan that would be replaced: name a new file"
+        ) from None
+
+
 def _load(path: Path) -> Plan:
     try:
         facts = json.loads(path.read_bytes())
@@ -259,7 +271,7 @@ def _times(options: dict[str, Any], at: datetime) -> dict[str, Any]:
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Save the plan, and do nothing.",
+    help="Save the plan, and do nothing. Only a plan is written over.",
 )
 @click.option(
     "--apply",
@@ -322,6 +334,8 @@ def redrive(
         )
     if how is not None and error is None:
         raise click.UsageError("--how says how --error is compared: it goes with it")
+    if save is not None:
+        _check_free(save)
     planned = dry_run or save is not None
     if why is None and not planned:
         raise click.UsageError("Missing option '--why'.")
