@@ -333,7 +333,7 @@ NEXT = {
     "under-parked": ["history parked", "redrive parked"],
     "under-cancelled": ["restore cancelled"],
     "cancelled": ["restore cancelled"],
-    "running": ["history running"],
+    "running": ["history running", "cancel running", "restore running"],
     "far": ["cancel after-ghost"],
     "gone": ["history gone"],
 }
@@ -450,6 +450,27 @@ def test_why_says_how_to_move_what_is_due(tmp_path: Path) -> None:
     for task in ("late", "out"):
         ran = eventq("why", task, "--queue", path)
         assert ran.out.splitlines()[-1] == f"  eventq tick --queue {path}"
+
+
+def test_why_says_what_frees_a_task_whose_holder_is_gone(tmp_path: Path) -> None:
+    """A lease that never expires is taken back by nobody; of a runner, by the next one."""
+    path = tmp_path / "queue"
+    with WorkQueue.open(path) as q:
+        q.enqueue("a")
+        started(q, "runner/4711/1")
+        q.enqueue("b")
+        started(q, "w1")
+    runner = "if the runner is gone (runner/4711/1), the next one takes a up again:"
+    assert eventq("why", "a", "--queue", path).out.splitlines()[-2:] == [
+        f"  {runner}",
+        f"  eventq run FLOW --queue {path}",
+    ]
+    out = eventq("status", "--queue", path).out
+    assert f"if whoever holds what never expires is gone: eventq why a --queue {path}\n" in out
+    for words in ("cancel", "restore"):
+        assert eventq(words, "b", "--why", "gone", "--queue", path).code == 0
+    with WorkQueue.open(path) as q:
+        assert started(q, "w2").task == "b"
 
 
 def test_status_leads_to_a_task_that_why_can_answer_for(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 
 from eventq import EventqError, OtherContent, WorkQueue
 from eventq.cli.flow import Flow, spec_of
-from eventq.cli.runner import NAME
+from eventq.cli.holders import RUNNER
 from eventq.core.lifecycle import FINISHED
 
 __all__ = ["NotAdmitted", "admit"]
@@ -31,7 +31,7 @@ def admit(q: WorkQueue, flow: Flow) -> None:
     if lost:
         raise NotAdmitted("\n".join(lost))
     try:
-        q.enqueue_all([task.command() for task in flow.tasks], by=f"{NAME}{os.getpid()}")
+        q.enqueue_all([task.command() for task in flow.tasks], by=f"{RUNNER}{os.getpid()}")
     except OtherContent as error:
         raise NotAdmitted(_other_content(q, flow, error.task)) from None
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from eventq import State, WorkQueue
+from eventq.cli.holders import if_gone
 from eventq.cli.options import examples, json_option, queue_option, task_argument, typed, unknown
 from eventq.cli.past import lives_of, moment_facts
 from eventq.cli.show import LONG, Screen, emit, when
@@ -148,6 +149,8 @@ def _wait(answer: Why) -> Iterator[str]:
     lease, due = answer.root.lease, answer.root.until
     if lease is not None:
         due = lease.expires
+        if due is None:
+            yield from if_gone(lease)
     if due is not None and due <= datetime.now(UTC):
         yield typed("tick")
 

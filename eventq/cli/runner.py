@@ -24,6 +24,7 @@ from attrs import define
 
 from eventq import StaleLease, WorkQueue
 from eventq.cli.flow import Spec, spec_of
+from eventq.cli.holders import RUNNER
 from eventq.cli.launcher import Ended, Launcher
 from eventq.cli.orders import GRACE, order, result_of, went_wrong
 from eventq.core.lifecycle import Status
@@ -39,9 +40,6 @@ POLL = 0.5
 
 FRAME = 0.2
 """Seconds between two frames of a live view."""
-
-NAME = "runner/"
-"""How the names of a runner's workers begin: runner/<pid>/<slot>."""
 
 
 @define
@@ -130,10 +128,10 @@ def release_left(q: WorkQueue) -> list[tuple[int, str]]:
     left = [
         lease
         for lease in q.state.running()
-        if isinstance(lease.worker, str) and lease.worker.startswith(NAME)
+        if isinstance(lease.worker, str) and lease.worker.startswith(RUNNER)
     ]
     for lease in left:
-        q.release(lease, by=f"{NAME}{os.getpid()}")
+        q.release(lease, by=f"{RUNNER}{os.getpid()}")
     return [(lease.id, lease.task) for lease in left]
 
 
@@ -186,7 +184,7 @@ class Runner:
             self._start(lease, self.free.pop())
 
     def _worker(self, slot: int) -> str:
-        return f"{NAME}{os.getpid()}/{slot}"
+        return f"{RUNNER}{os.getpid()}/{slot}"
 
     def _start(self, lease: Lease | None, slot: int) -> None:
         """Start the command of a lease. No lease: the slot is free."""

@@ -13,6 +13,7 @@ import click
 
 from eventq import Lease, State, Status, Task, WorkQueue
 from eventq.cli.exits import NoSuchEntry
+from eventq.cli.holders import endless
 from eventq.cli.options import (
     examples,
     json_option,
@@ -232,6 +233,9 @@ def status(queue: Path, as_json: bool) -> None:
             ],
             [_running_row(one, begun.get(one.id), clock) for one in now.elsewhere],
         )
+        for lease in endless(now.elsewhere)[:1]:
+            why = typed("why", lease.task)
+            screen.line(f"if whoever holds what never expires is gone: {why}")
     show_keys(screen, state)
     _show_by_hand(screen, now)
 
