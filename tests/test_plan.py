@@ -219,7 +219,7 @@ def test_a_dry_run_says_it_and_does_nothing(queue: Path) -> None:
         "b would run: HTTP 404 (2026-11-30 12:00:09Z)",
         "la would be unblocked",
         "lap would stay blocked by p",
-        "p is parked and would be left alone: a person must look",
+        "p is parked and would be left alone: look at it, then redrive it by naming it alone",
         "nothing is done yet; 5 tasks: 2 redriven, 1 unblocked, 1 blocked still, 1 parked",
     ]
     assert [one["task"] for one in value["redriven"]] == ["a", "b"]
@@ -227,6 +227,18 @@ def test_a_dry_run_says_it_and_does_nothing(queue: Path) -> None:
     assert value["blocked"] == [{"task": "lap", "root": "p"}]
     lists = ("redriven", "unblocked", "blocked", "parked")
     assert value["selected"] == sum(len(value[name]) for name in lists) == 5
+
+
+def test_a_selection_that_finds_nothing_says_why(queue: Path, tmp_path: Path) -> None:
+    """An error is compared exactly, unless it is said how else."""
+    ran = redrive(queue, "--error", "HTTP", "--dry-run")
+    exactly = "of 2 dead tasks, none has exactly this error: try --how glob"
+    assert ran.out.startswith(exactly)
+    for words in (["x", "--how", "glob"], ["HTTP 503", "--older-than", "30000d"]):
+        ran = redrive(queue, "--dry-run", "--error", *words)
+        assert ran.out == "of 2 dead tasks, none is meant\n"
+    WorkQueue.open(tmp_path / "empty").shut()
+    assert redrive(tmp_path / "empty", "--all", "--dry-run").out == "no task is dead\n"
 
 
 def test_a_bulk_is_one_entry_with_the_very_tasks(queue: Path) -> None:

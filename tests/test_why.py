@@ -336,6 +336,7 @@ NEXT = {
     "cancelled": ["restore cancelled"],
     "running": ["history running", "cancel running", "restore running"],
     "far": ["cancel after-ghost"],
+    "ready": ["work", "run FLOW"],
     "gone": ["history gone"],
 }
 
@@ -345,7 +346,7 @@ def test_why_says_what_to_type_next(queue: Path, task: str) -> None:
     """Each with the queue, ready to be copied; operators' commands with a place for the reason."""
     out = eventq("why", task, "--queue", queue).out
     typed = [line.strip() for line in out.splitlines() if line.startswith("  eventq ")]
-    why_text = {"history": "", "redrive": ' --why "..."'}
+    why_text = {"history": "", "work": "", "run": "", "redrive": ' --why "..."'}
     assert typed == [
         f"eventq {words} --queue {queue}{why_text.get(words.split()[0], why_text['redrive'])}"
         for words in NEXT[task]

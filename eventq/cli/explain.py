@@ -170,14 +170,20 @@ def _paused(answer: Why) -> Iterator[str]:
     yield typed("resume", why=True)
 
 
-_NEXT: dict[Kind, str | Callable[[Why], Iterator[str]]] = {
+def _unasked(answer: Why) -> Iterator[str]:
+    yield "let a worker ask: q.start() in Python, or"
+    yield typed("work")
+    yield typed("run", "FLOW")
+
+
+_NEXT: dict[Kind, Callable[[Why], Iterator[str]]] = {
     Kind.DEAD: _look_and("redrive"),
     Kind.PARKED: _look_and("redrive"),
     Kind.CANCELLED: _cancelled,
     Kind.UNKNOWN: _missing,
     Kind.RUNNING: _wait,
     Kind.UNTIL: _wait,
-    Kind.UNASKED: "let a worker ask: q.start(), or eventq run",
+    Kind.UNASKED: _unasked,
     Kind.PAUSED: _paused,
     Kind.SUCCEEDED: _wait,
 }
@@ -247,8 +253,7 @@ def explain(task: str, at: int | None, queue: Path, as_json: bool) -> None:
     _show_chain(screen, state, answer)
     screen.line()
     screen.line("next:")
-    told = _NEXT[answer.root.kind]
-    for line in (told,) if isinstance(told, str) else told(answer):
+    for line in _NEXT[answer.root.kind](answer):
         screen.line(f"  {line}")
 
 

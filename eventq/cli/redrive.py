@@ -44,6 +44,9 @@ S = Status
 VERSION = 1
 """The version of a saved plan."""
 
+ALONE = "look at it, then redrive it by naming it alone"
+"""What a person does with a PARKED task."""
+
 MOST = 20
 """How many tasks of each kind a terminal is told of; the rest is counted."""
 
@@ -112,7 +115,7 @@ def _told(made: Plan, state: State) -> Iterator[tuple[str, str, str, dict[str, A
         fact = facts(held.task, "blocked", held.root)
         yield "blocked", held.task, f"stays blocked by {held.root}", fact
     for name in made.parked:
-        yield "parked", name, "is parked and left alone: a person must look", facts(name, "parked")
+        yield "parked", name, f"is parked and left alone: {ALONE}", facts(name, "parked")
 
 
 def _sum(made: Plan) -> str:
@@ -139,7 +142,7 @@ WOULD = {
     "redriven": "would run",
     "unblocked": "would be unblocked",
     "blocked": "would stay blocked by {root}",
-    "parked": "is parked and would be left alone: a person must look",
+    "parked": f"is parked and would be left alone: {ALONE}",
 }
 
 
@@ -172,6 +175,17 @@ def _show_plan(made: Plan, state: State, saved: Path | None, as_json: bool) -> N
     screen.line(f"nothing is done yet; {_sum(made)}")
     if saved is not None:
         screen.line(f"the plan is in {saved}")
+
+
+def _nothing(state: State, error: str | None, how: How | None) -> str:
+    """Why nothing was selected."""
+    dead = counted(state.count(S.DEAD), "dead task")
+    if not state.count(S.DEAD):
+        return "no task is dead"
+    exactly = error is not None and how in (None, "exact")
+    if exactly and all(record.error != error for record in state.dead()):
+        return f"of {dead}, none has exactly this error: try --how glob, with * for what differs"
+    return f"of {dead}, none is meant"
 
 
 def _show_done(made: Plan, state: State, as_json: bool) -> None:
@@ -360,7 +374,7 @@ def redrive(
         if save is not None:
             _save(made, save)
         if not made.selected and not refused and not as_json:
-            Screen().line("no task is dead" if every and not options else "no dead task is meant")
+            Screen().line(_nothing(state, error, how))
         if planned and (made.selected or as_json or save):
             _show_plan(made, state, save, as_json)
         elif made.selected:
