@@ -296,6 +296,9 @@ def test_verify_says_what_it_could_not_check_and_checks_the_rest(queue: Path, at
     assert ran.code == 6
     assert [problem["fault"] for problem in ran.value["problems"]] == ["could not be checked"]
     assert "bring back" in ran.value["problems"][0]["what"]
+    told = eventq("verify", "--queue", queue).out
+    assert "with eventq unarchive, and verify again" in told
+    assert "newer eventq" not in told
     assert (ran.value["intact"], ran.value["complete"], ran.value["legal"]) == (True, True, True)
     out = eventq("verify", "--queue", queue, "--head", f"1:{'0' * 64}").out
     assert "not checked: entry 1, which the head given knows, was not read" in out
@@ -399,6 +402,10 @@ def test_what_is_brought_back_must_be_what_was_archived(queue: Path, attic: Path
     file.unlink()
     with pytest.raises(ArchiveRefused, match="is not there: name the folder where entries"):
         WorkQueue.unarchive(queue)
+    ran = eventq("unarchive", "--queue", queue)
+    assert ran.code == 6
+    assert f"eventq: {file} is not there: " in ran.err
+    assert "--from DIR" in ran.err
     elsewhere = attic.rename(attic.with_name("elsewhere"))
     (elsewhere / file.name).write_bytes(whole)
     assert len(WorkQueue.unarchive(queue, elsewhere)) == len(moved)

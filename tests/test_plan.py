@@ -219,7 +219,7 @@ def test_a_dry_run_says_it_and_does_nothing(queue: Path) -> None:
         "b would run: HTTP 404 (2026-11-30 12:00:09Z)",
         "la would be unblocked",
         "lap would stay blocked by p",
-        "p is parked and would be left alone: a person must look",
+        "p is parked and would be left alone: look at it, then redrive it by naming it alone",
         "nothing is done yet; 5 tasks: 2 redriven, 1 unblocked, 1 blocked still, 1 parked",
     ]
     assert [one["task"] for one in value["redriven"]] == ["a", "b"]
@@ -227,6 +227,18 @@ def test_a_dry_run_says_it_and_does_nothing(queue: Path) -> None:
     assert value["blocked"] == [{"task": "lap", "root": "p"}]
     lists = ("redriven", "unblocked", "blocked", "parked")
     assert value["selected"] == sum(len(value[name]) for name in lists) == 5
+
+
+def test_a_selection_that_finds_nothing_says_why(queue: Path, tmp_path: Path) -> None:
+    """An error is compared exactly, unless it is said how else."""
+    ran = redrive(queue, "--error", "HTTP", "--dry-run")
+    exactly = "of 2 dead tasks, none has exactly this error: try --how glob"
+    assert ran.out.startswith(exactly)
+    for words in (["x", "--how", "glob"], ["HTTP 503", "--older-than", "30000d"]):
+        ran = redrive(queue, "--dry-run", "--error", *words)
+        assert ran.out == "of 2 dead tasks, none is meant\n"
+    WorkQueue.open(tmp_path / "empty").shut()
+    assert redrive(tmp_path / "empty", "--all", "--dry-run").out == "no task is dead\n"
 
 
 def test_a_bulk_is_one_entry_with_the_very_tasks(queue: Path) -> None:
@@ -376,6 +388,21 @@ def test_a_file_that_is_no_plan_is_a_usage_error(queue: Path, tmp_path: Path) ->
         ran = redrive(queue, "--apply", file, "--why", "x")
         assert ran.code == 2, text
         assert "is no plan that" in ran.err
+
+
+def test_nothing_but_a_plan_is_written_over(queue: Path, tmp_path: Path) -> None:
+    """Exit 2, and the file is as it was; an empty one holds nothing that could be lost."""
+    file = tmp_path / "notes.json"
+    file.write_text('{"notes": 1}')
+    ran = redrive(queue, "--all", "--save", file)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{file} is there already, and is no plan that would be replaced" in ran.err
+    assert file.read_text() == '{"notes": 1}'
+    file.write_text("")
+    assert redrive(queue, "b", "--save", file).code == 0
+    before = file.read_text()
+    assert redrive(queue, "--all", "--save", file).code == 0
+    assert file.read_text() != before
 
 
 def test_a_plan_is_for_its_own_queue(queue: Path, tmp_path: Path) -> None:

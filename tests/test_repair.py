@@ -113,6 +113,8 @@ def test_where_nothing_stands_before_the_damage_there_is_nothing_to_copy(
     path = copied(FIXTURES / name, tmp_path / "q")
     error = repaired(path, tmp_path / "copy", 9)
     assert "nothing to copy" in error["message"]
+    assert "No entry stands before it; bring back a good copy" in error["message"]
+    assert "eventq repair" not in error["message"] + eventq("verify", "--queue", path).out
     assert not (tmp_path / "copy").exists()
 
 

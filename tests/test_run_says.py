@@ -224,6 +224,10 @@ def test_what_only_a_person_can_move_has_a_code_of_its_own(tmp_path, queue, what
     code, out, _ = run(flow, queue)
     assert code == 5
     assert said in out
+    if what == "elsewhere":
+        assert "  if its worker is gone (somebody), have other handed out anew:\n" in out
+        assert f'  eventq cancel other --queue {queue} --why "..."\n' in out
+        assert f'  eventq restore other --queue {queue} --why "..."\n' in out
 
 
 def test_a_cancelled_task_that_nothing_needs_is_no_trouble(tmp_path, queue):

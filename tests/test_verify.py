@@ -306,6 +306,9 @@ def test_a_history_written_anew_is_found_by_its_head(queue: Path) -> None:
     ran = verify(queue, "--head", head)
     assert ran.code == 8
     assert "this log tells another history" in ran.value["problems"][0]["what"]
+    told = eventq("verify", "--head", head, "--queue", queue).out
+    assert "Nothing is missing at the end" in told
+    assert "Bring back the missing end" not in told
 
 
 def test_a_line_of_a_newer_eventq_could_not_be_checked(queue: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -333,8 +334,9 @@ NEXT = {
     "under-parked": ["history parked", "redrive parked"],
     "under-cancelled": ["restore cancelled"],
     "cancelled": ["restore cancelled"],
-    "running": ["history running"],
+    "running": ["history running", "cancel running", "restore running"],
     "far": ["cancel after-ghost"],
+    "ready": ["work", "run FLOW"],
     "gone": ["history gone"],
 }
 
@@ -344,7 +346,7 @@ def test_why_says_what_to_type_next(queue: Path, task: str) -> None:
     """Each with the queue, ready to be copied; operators' commands with a place for the reason."""
     out = eventq("why", task, "--queue", queue).out
     typed = [line.strip() for line in out.splitlines() if line.startswith("  eventq ")]
-    why_text = {"history": "", "redrive": ' --why "..."'}
+    why_text = {"history": "", "work": "", "run": "", "redrive": ' --why "..."'}
     assert typed == [
         f"eventq {words} --queue {queue}{why_text.get(words.split()[0], why_text['redrive'])}"
         for words in NEXT[task]
@@ -364,6 +366,12 @@ def test_why_tells_the_links_of_a_chain_and_what_else_is_needed(tmp_path: Path) 
         q.enqueue("mail", after=["ghost", "fetch", *(f"g{i}" for i in range(9))])
     out = eventq("why", "mail", "--queue", path).out.splitlines()
     assert out[1] == "  mail also needs ghost, g0, g1, g2, g3 and 5 more"
+    with WorkQueue.open(path, retry=Retry(1)) as q:
+        q.enqueue("p")
+        q.fail(started(q), "no")
+        q.enqueue("all", after=["fetch", "ghost", "p", "parse"])
+    out = eventq("why", "all", "--queue", path).out.splitlines()
+    assert out[1] == "  all also needs p (DEAD), parse (BLOCKED), ghost"
 
 
 def test_why_answers_for_any_moment_of_the_past(queue: Path) -> None:
@@ -399,11 +407,11 @@ def test_why_of_an_id_that_nobody_has_enqueued_says_who_waits_for_it(queue: Path
 
 KEYED = {
     "b": "b is behind a of key k, which is running under lease 7, attempt 1, by w, "
-    "until 2026-11-30 12:01:07Z",
+    "until 2100-01-01 12:00:07Z",
     "after-b": "after-b needs b, which is behind a of key k, which is running under lease 7, "
-    "attempt 1, by w, until 2026-11-30 12:01:07Z",
+    "attempt 1, by w, until 2100-01-01 12:00:07Z",
     "far": "far needs after-b, which waits for b, which is behind a of key k, which is running "
-    "under lease 7, attempt 1, by w, until 2026-11-30 12:01:07Z",
+    "under lease 7, attempt 1, by w, until 2100-01-01 12:00:07Z",
     "d": "d waits for its key s, which is shut by c, which is dead: failed after 1 attempts: no",
     "later": "later is delayed until 2999-01-01 00:00:00Z",
     "free": "free is ready, but the queue is paused",
@@ -413,7 +421,8 @@ KEYED = {
 def test_why_says_what_a_key_a_delay_and_a_pause_do(tmp_path: Path) -> None:
     """And what to type next: the way back from a pause, the holder of a key that is shut."""
     path = tmp_path / "queue"
-    with WorkQueue.open(path, retry=Retry(1), keys=Keys("halt"), lease_for=60, clock=Ticks()) as q:
+    far = datetime(2100, 1, 1, tzinfo=UTC) - datetime(2026, 11, 30, tzinfo=UTC)
+    with WorkQueue.open(path, retry=Retry(1), keys=Keys("halt"), lease_for=far, clock=Ticks()) as q:
         for name in "ab":
             q.enqueue(name, key="k")
         q.enqueue("after-b", after=["b"])
@@ -436,11 +445,20 @@ def test_why_says_what_a_key_a_delay_and_a_pause_do(tmp_path: Path) -> None:
     )
     step = eventq("why", "b", "--queue", path, "--json").value["steps"]
     assert (step[0]["kind"], step[0]["key"]) == ("behind", "k")
-    assert step[1]["expires"] == "2026-11-30T12:01:07.000000Z"
+    assert step[1]["expires"] == "2100-01-01T12:00:07.000000Z"
+
+
+OVERDUE = {
+    "late": "late is delayed, but its delay is over since 2026-11-30 12:00:10Z: "
+    "the next start or tick readies it",
+    "out": "out is running under lease 4, attempt 1, by nobody named, which ran out .* ago: "
+    "the next start or tick takes it back",
+}
 
 
 def test_why_says_how_to_move_what_is_due(tmp_path: Path) -> None:
-    """A lease that ran out, or a delay that ended, where no worker asks."""
+    """A lease that ran out, or a delay that ended, where no worker asks; of the past it tells what
+    was so then."""
     path = tmp_path / "queue"
     now = Ticks()
     with WorkQueue.open(path, lease_for=2, clock=now) as q:
@@ -450,6 +468,30 @@ def test_why_says_how_to_move_what_is_due(tmp_path: Path) -> None:
     for task in ("late", "out"):
         ran = eventq("why", task, "--queue", path)
         assert ran.out.splitlines()[-1] == f"  eventq tick --queue {path}"
+        first = ran.out.splitlines()[0]
+        assert re.fullmatch(OVERDUE[task], first)
+        assert "until" in eventq("why", task, "--queue", path, "--at", 4).out.splitlines()[0]
+
+
+def test_why_says_what_frees_a_task_whose_holder_is_gone(tmp_path: Path) -> None:
+    """A lease that never expires is taken back by nobody; of a runner, by the next one."""
+    path = tmp_path / "queue"
+    with WorkQueue.open(path) as q:
+        q.enqueue("a")
+        started(q, "runner/4711/1")
+        q.enqueue("b")
+        started(q, "w1")
+    runner = "if the runner is gone (runner/4711/1), the next one takes a up again:"
+    assert eventq("why", "a", "--queue", path).out.splitlines()[-2:] == [
+        f"  {runner}",
+        f"  eventq run FLOW --queue {path}",
+    ]
+    out = eventq("status", "--queue", path).out
+    assert f"if whoever holds what never expires is gone: eventq why a --queue {path}\n" in out
+    for words in ("cancel", "restore"):
+        assert eventq(words, "b", "--why", "gone", "--queue", path).code == 0
+    with WorkQueue.open(path) as q:
+        assert started(q, "w2").task == "b"
 
 
 def test_status_leads_to_a_task_that_why_can_answer_for(tmp_path: Path) -> None:

@@ -121,15 +121,20 @@ def test_what_is_waited_for_is_said_once_until_something_begins(q):
     progress.began(lease)
     progress.idle(q.state)
     progress.succeeded(lease)
-    progress.idle(q.state)
+    with click.Context(work) as context:
+        context.params["queue"] = q.path
+        progress.idle(q.state)
     assert out.getvalue().splitlines()[1:] == [
         "started   now",
         "succeeded now in 0.0 s",
         "waiting   for 1 running elsewhere, 1 delayed; the next is due in 1 h 59 min",
+        "  if its worker is gone (w), have now handed out anew:",
+        f'  eventq cancel now --queue {q.path} --why "..."',
+        f'  eventq restore now --queue {q.path} --why "..."',
     ]
     told = Progress(JsonView(Out(out)), 30)
     told.idle(q.state)
-    assert len(out.getvalue().splitlines()) == 4
+    assert len(out.getvalue().splitlines()) == 7
 
 
 def test_lengths_of_time_have_a_unit_or_are_seconds(q):

@@ -91,7 +91,14 @@ def unarchive(queue: Path, since: int, source: Path | None, as_json: bool) -> No
     hash (that of its last line) and to (the folder of the archive).
     """
     log_of(queue)
-    _show(WorkQueue.unarchive(queue, source, since=since), as_json, "back in the log")
+    try:
+        moved = WorkQueue.unarchive(queue, source, since=since)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error.filename} is not there: if the archive is in another folder now, say in "
+            "which with --from DIR"
+        ) from error
+    _show(moved, as_json, "back in the log")
 
 
 def _show(moved: Sequence[Moved], as_json: bool, what: str) -> None:

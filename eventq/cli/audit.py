@@ -246,20 +246,40 @@ def _show_problems(screen: Screen, read: Verification, judge: Judge) -> None:
     if more := more + read.more + judge.more:
         screen.line()
         screen.line(f"and {more:,} more")
-    for fault, advice in _ADVICE.items():
-        if fault in read.faults and (fault is not Fault.NOT_CHECKED or read.error is not None):
-            screen.line()
-            screen.line(advice)
+    for advice in _advice(read):
+        screen.line()
+        screen.line(advice)
 
 
-_ADVICE = {
-    Fault.DAMAGED: "What stands before the damage can be read: eventq log, history, at. Nothing "
-    "was changed; bring back a good copy of the file to go on, or make a queue of what stands "
-    "before it with eventq repair.",
-    Fault.NOT_COMPLETE: "Bring back the missing end of the log from a copy. If there is none, say "
-    "so to whoever relies on it: what was answered after the last entry is lost.",
-    Fault.NOT_CHECKED: "Read it with a newer eventq, or as a user who may.",
-}
+def _advice(read: Verification) -> Iterator[str]:
+    """What to do about what was found."""
+    if Fault.DAMAGED in read.faults and not read.head[0]:
+        yield (
+            "No entry stands before the damage. Nothing was changed; bring back a good copy of "
+            "the file to go on."
+        )
+    elif Fault.DAMAGED in read.faults:
+        yield (
+            "What stands before the damage can be read: eventq log, history, at. Nothing was "
+            "changed; bring back a good copy of the file to go on, or make a queue of what stands "
+            "before it with eventq repair."
+        )
+    incomplete = [one.seq for one in read.problems if one.fault is Fault.NOT_COMPLETE]
+    if any(seq > read.head[0] for seq in incomplete):
+        yield (
+            "Bring back the missing end of the log from a copy. If there is none, say so to "
+            "whoever relies on it: what was answered after the last entry is lost."
+        )
+    if any(seq <= read.head[0] for seq in incomplete):
+        yield (
+            "Nothing is missing at the end: it is another history than the one that was known. "
+            "This is another queue, or its log was written anew or put in the place of the other; "
+            "bring back the log that belongs to it from a copy."
+        )
+    if read.archived:
+        yield "Bring back what is archived with eventq unarchive, and verify again."
+    if read.error is not None:
+        yield "Read it with a newer eventq, or as a user who may."
 
 
 @click.command(

@@ -14,12 +14,14 @@ from typing import Any
 import click
 
 from eventq import State, WorkQueue
+from eventq.cli.holders import if_gone
 from eventq.cli.options import examples, json_option, queue_option, task_argument, typed, unknown
 from eventq.cli.past import lives_of, moment_facts
-from eventq.cli.show import LONG, Screen, emit, when
+from eventq.cli.show import LONG, Screen, ago, emit, when
 from eventq.cli.status import state_at
 from eventq.cli.wording import counted
 from eventq.core.events import Cancelled, Completed, Resolved
+from eventq.core.graph import blocks
 from eventq.queries.history import Life, Moment
 from eventq.queries.why import Kind, Step, Why, why
 from eventq.storage.convert import moment
@@ -33,12 +35,21 @@ LINKS = 5
 # What is said of the task at the end of a chain: "fetch, which <clause>".
 
 
-def _running(step: Step) -> str:
+def _running(step: Step, now: datetime | None) -> str:
     lease = step.lease
     assert lease is not None
     who = "nobody named" if lease.worker is None else lease.worker
     ends = "" if lease.expires is None else f", until {when(lease.expires)}"
+    if lease.expires is not None and now is not None and lease.expires <= now:
+        ends = f", which ran out {ago(lease.expires, now)}: the next start or tick takes it back"
     return f"is running under lease {lease.id}, attempt {lease.attempt}, by {who}{ends}"
+
+
+def _delayed(step: Step, now: datetime | None) -> str:
+    if step.until is not None and now is not None and step.until <= now:
+        since = f"its delay is over since {when(step.until)}"
+        return f"is delayed, but {since}: the next start or tick readies it"
+    return f"is delayed until {when(step.until)}"
 
 
 def _ready(step: Step) -> str:
@@ -46,11 +57,11 @@ def _ready(step: Step) -> str:
     return f"is ready{ahead}"
 
 
-_CLAUSES: dict[Kind, str | Callable[[Step], str]] = {
-    Kind.UNTIL: lambda step: f"is delayed until {when(step.until)}",
+_CLAUSES: dict[Kind, str | Callable[[Step, datetime | None], str]] = {
+    Kind.UNTIL: _delayed,
     Kind.RUNNING: _running,
-    Kind.PAUSED: lambda step: f"{_ready(step)}, but the queue is paused",
-    Kind.UNASKED: lambda step: f"{_ready(step)}, but no worker has asked",
+    Kind.PAUSED: lambda step, _: f"{_ready(step)}, but the queue is paused",
+    Kind.UNASKED: lambda step, _: f"{_ready(step)}, but no worker has asked",
     Kind.DEAD: "is dead: {step.reason}",
     Kind.PARKED: "is parked, a person must look: {step.reason}",
     Kind.SUCCEEDED: "has succeeded",
@@ -59,9 +70,9 @@ _CLAUSES: dict[Kind, str | Callable[[Step], str]] = {
 }
 
 
-def _clause(step: Step) -> str:
+def _clause(step: Step, now: datetime | None) -> str:
     told = _CLAUSES[step.kind]
-    return told.format(step=step) if isinstance(told, str) else told(step)
+    return told.format(step=step) if isinstance(told, str) else told(step, now)
 
 
 def _ended(last: Moment) -> str:
@@ -80,10 +91,11 @@ _HAD = {
 """How a task that was forgotten had ended: in no other way is one let go."""
 
 
-def headline(answer: Why, life: Life | None) -> str:
-    """The answer in one sentence; `life` is what the log tells of the root, where it was asked."""
+def headline(answer: Why, life: Life | None, now: datetime | None) -> str:
+    """The answer in one sentence; `life` is what the log tells of the root, where it was asked;
+    `now` is None for a moment of the past."""
     first, root = answer.steps[0], answer.root
-    clause = _clause(root)
+    clause = _clause(root, now)
     if life is not None and root.kind is not Kind.UNKNOWN:
         clause += _ended(life.last)
     elif life is not None:
@@ -148,6 +160,8 @@ def _wait(answer: Why) -> Iterator[str]:
     lease, due = answer.root.lease, answer.root.until
     if lease is not None:
         due = lease.expires
+        if due is None:
+            yield from if_gone(lease)
     if due is not None and due <= datetime.now(UTC):
         yield typed("tick")
 
@@ -156,14 +170,20 @@ def _paused(answer: Why) -> Iterator[str]:
     yield typed("resume", why=True)
 
 
-_NEXT: dict[Kind, str | Callable[[Why], Iterator[str]]] = {
+def _unasked(answer: Why) -> Iterator[str]:
+    yield "let a worker ask: q.start() in Python, or"
+    yield typed("work")
+    yield typed("run", "FLOW")
+
+
+_NEXT: dict[Kind, Callable[[Why], Iterator[str]]] = {
     Kind.DEAD: _look_and("redrive"),
     Kind.PARKED: _look_and("redrive"),
     Kind.CANCELLED: _cancelled,
     Kind.UNKNOWN: _missing,
     Kind.RUNNING: _wait,
     Kind.UNTIL: _wait,
-    Kind.UNASKED: "let a worker ask: q.start(), or eventq run",
+    Kind.UNASKED: _unasked,
     Kind.PAUSED: _paused,
     Kind.SUCCEEDED: _wait,
 }
@@ -214,6 +234,7 @@ def explain(task: str, at: int | None, queue: Path, as_json: bool) -> None:
     else:
         state = state_at(queue, at)
     answer, life = _answer(queue, state, task)
+    said = headline(answer, life, datetime.now(UTC) if at is None else None)
     if as_json:
         emit(
             {
@@ -221,19 +242,18 @@ def explain(task: str, at: int | None, queue: Path, as_json: bool) -> None:
                 "task": task,
                 "kind": answer.kind,
                 "root": answer.root.task,
-                "message": headline(answer, life),
+                "message": said,
                 "steps": [_facts(step) for step in answer.steps],
                 "ended": None if life is None else moment_facts(life.last),
             }
         )
         return
     screen = Screen()
-    screen.line(screen.cut(headline(answer, life), LONG))
-    _show_chain(screen, answer)
+    screen.line(screen.cut(said, LONG))
+    _show_chain(screen, state, answer)
     screen.line()
     screen.line("next:")
-    told = _NEXT[answer.root.kind]
-    for line in (told,) if isinstance(told, str) else told(answer):
+    for line in _NEXT[answer.root.kind](answer):
         screen.line(f"  {line}")
 
 
@@ -259,10 +279,12 @@ def _moment(at: datetime | None) -> str | None:
     return None if at is None else moment(at)
 
 
-def _show_chain(screen: Screen, answer: Why) -> None:
-    """The links between the task and its root, and what else the task needs."""
+def _show_chain(screen: Screen, state: State, answer: Why) -> None:
+    """The links between the task and its root, and what else the task needs: first what blocks."""
     first, *_ = answer.steps
-    others = [name for name in first.needs if name != first.on]
+    needs = {name: state.record(name) for name in first.needs if name != first.on}
+    others = [f"{name} ({one.status})" for name, one in needs.items() if one and blocks(one)]
+    others += [name for name, one in needs.items() if not one or not blocks(one)]
     if others:
         listed = ", ".join(others[:LINKS])
         more = f" and {len(others) - LINKS:,} more" if len(others) > LINKS else ""

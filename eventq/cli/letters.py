@@ -35,7 +35,7 @@ COLUMNS = (
     Column("STATUS"),
     Column("SINCE"),
     Column("TRIES", right=True),
-    Column("REASON", gives=True),
+    Column("REASON"),
 )
 GROUPS = (
     Column("DEAD", right=True),
@@ -45,7 +45,7 @@ GROUPS = (
     Column("OLDEST"),
     Column("NEWEST"),
     Column("ROOT", gives=True),
-    Column("ERROR", gives=True),
+    Column("ERROR"),
 )
 
 NAMED = 80

@@ -147,7 +147,7 @@ COLUMNS = (
     Column("TIME"),
     Column("BY", gives=True),
     Column("DO"),
-    Column("EVENT", gives=True),
+    Column("EVENT"),
 )
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
+from eventq.cli.holders import endless, if_gone
 from eventq.cli.live import JsonView, Out, PlainView
 from eventq.cli.orders import result_of
 from eventq.cli.show import ago
@@ -89,6 +90,9 @@ class Progress(Witness):
             next_due = "" if due is None else f"; the next is due {ago(due, datetime.now(UTC))}"
             if found:
                 self._view.out.line(f"waiting   for {', '.join(found)}{next_due}")
+                for lease in endless(state.running())[:1]:
+                    for line in if_gone(lease):
+                        self._view.out.line(f"  {line}")
 
     def stopping(self, number: int) -> None:
         """A signal has asked the worker to stop."""

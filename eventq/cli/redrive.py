@@ -44,6 +44,9 @@ S = Status
 VERSION = 1
 """The version of a saved plan."""
 
+ALONE = "look at it, then redrive it by naming it alone"
+"""What a person does with a PARKED task."""
+
 MOST = 20
 """How many tasks of each kind a terminal is told of; the rest is counted."""
 
@@ -60,6 +63,18 @@ def _now(state: State) -> datetime:
 def _save(made: Plan, path: Path) -> None:
     facts = {"plan": "redrive", "v": VERSION, **unstructure(made)}
     path.write_text(json.dumps(facts, indent=1) + "\n", "ascii")
+
+
+def _check_free(path: Path) -> None:
+    """What is saved there may take the place of nothing but an earlier plan."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    try:
+        _load(path)
+    except click.UsageError:
+        raise click.UsageError(
+            f"{path} is there already, and is no plan that would be replaced: name a new file"
+        ) from None
 
 
 def _load(path: Path) -> Plan:
@@ -100,7 +115,7 @@ def _told(made: Plan, state: State) -> Iterator[tuple[str, str, str, dict[str, A
         fact = facts(held.task, "blocked", held.root)
         yield "blocked", held.task, f"stays blocked by {held.root}", fact
     for name in made.parked:
-        yield "parked", name, "is parked and left alone: a person must look", facts(name, "parked")
+        yield "parked", name, f"is parked and left alone: {ALONE}", facts(name, "parked")
 
 
 def _sum(made: Plan) -> str:
@@ -127,7 +142,7 @@ WOULD = {
     "redriven": "would run",
     "unblocked": "would be unblocked",
     "blocked": "would stay blocked by {root}",
-    "parked": "is parked and would be left alone: a person must look",
+    "parked": f"is parked and would be left alone: {ALONE}",
 }
 
 
@@ -160,6 +175,17 @@ def _show_plan(made: Plan, state: State, saved: Path | None, as_json: bool) -> N
     screen.line(f"nothing is done yet; {_sum(made)}")
     if saved is not None:
         screen.line(f"the plan is in {saved}")
+
+
+def _nothing(state: State, error: str | None, how: How | None) -> str:
+    """Why nothing was selected."""
+    dead = counted(state.count(S.DEAD), "dead task")
+    if not state.count(S.DEAD):
+        return "no task is dead"
+    exactly = error is not None and how in (None, "exact")
+    if exactly and all(record.error != error for record in state.dead()):
+        return f"of {dead}, none has exactly this error: try --how glob, with * for what differs"
+    return f"of {dead}, none is meant"
 
 
 def _show_done(made: Plan, state: State, as_json: bool) -> None:
@@ -259,7 +285,7 @@ def _times(options: dict[str, Any], at: datetime) -> dict[str, Any]:
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Save the plan, and do nothing.",
+    help="Save the plan, and do nothing. Only a plan is written over.",
 )
 @click.option(
     "--apply",
@@ -322,6 +348,8 @@ def redrive(
         )
     if how is not None and error is None:
         raise click.UsageError("--how says how --error is compared: it goes with it")
+    if save is not None:
+        _check_free(save)
     planned = dry_run or save is not None
     if why is None and not planned:
         raise click.UsageError("Missing option '--why'.")
@@ -346,7 +374,7 @@ def redrive(
         if save is not None:
             _save(made, save)
         if not made.selected and not refused and not as_json:
-            Screen().line("no task is dead" if every and not options else "no dead task is meant")
+            Screen().line(_nothing(state, error, how))
         if planned and (made.selected or as_json or save):
             _show_plan(made, state, save, as_json)
         elif made.selected:

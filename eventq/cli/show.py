@@ -1,8 +1,9 @@
 """Printing: text from outside is inert, columns are aligned, and only a terminal is told less.
 
 Every text goes through `inert` here, so that no command can forget it. On a terminal there are
-tables with colour where the word alone says it too, and long text is cut with an ellipsis; in a
-pipe there is plain aligned text, whole. JSON is one value a line, in ASCII, so it is inert too.
+tables with colour where the word alone says it too: the last column is wrapped (below its row, if
+there is no room beside it), long text in the others is cut with an ellipsis. In a pipe there is
+plain aligned text, whole. JSON is one value a line, in ASCII, so it is inert too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from eventq.cli.inert import inert
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 __all__ = ["LONG", "Column", "Screen", "ago", "emit", "span", "when"]
@@ -28,6 +30,15 @@ ELLIPSIS = "…"
 
 LONG = 600
 """How many characters of one text a terminal is given at most."""
+
+LEAST = 24
+"""How wide the last column of a terminal's table is at least, where its text asks for so much."""
+
+NARROW = 12
+"""How narrow a column that gives becomes to make room for it."""
+
+HANG = 8
+"""How far the rest of a line is indented that was wrapped."""
 
 WIDE = 48
 """How wide a column in a pipe grows: what is wider still is whole, and moves its own row alone."""
@@ -46,7 +57,8 @@ STYLES = {
 
 @frozen
 class Column:
-    """The head of one column of a table; `gives` says that it is cut first for want of room."""
+    """The head of one column of a table; `gives` says that it is cut first for want of room. The
+    last one is never cut."""
 
     title: str
     right: bool = False
@@ -91,23 +103,30 @@ class Screen:
             sys.stdout.write(f"{name:<{width}}  {text}\n")
 
     def row(self, text: str) -> None:
-        """One line, which a terminal cuts at its edge."""
+        """One line; on a terminal, what has no room on it stands indented below."""
         text = self.cut(text, LONG)
-        if self.terminal:
-            self._console.print(text, no_wrap=True, overflow="ellipsis", crop=True)
-        else:
-            sys.stdout.write(text + "\n")
+        if not self.terminal or _width(text) <= self._console.width:
+            self.line(text)
+            return
+        from rich.text import Text
 
-    def _grid(self, rows: Iterable[tuple[str, str]]) -> None:
+        for number, part in enumerate(Text(text).wrap(self._console, self._console.width - HANG)):
+            self.line(" " * HANG * bool(number) + part.plain.rstrip())
+
+    def _grid(self, rows: list[tuple[str, str]]) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
+        width = max((len(name) for name, _ in rows), default=0)
         for name, text in rows:
+            if " " not in text:  # one word is there to be copied
+                self.line(f"{name:<{width}}  {text}")
+                continue
+            grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+            grid.add_column(width=width)
+            grid.add_column(overflow="fold")
             grid.add_row(name, Text(text))
-        self._console.print(grid)
+            self._console.print(grid)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Rows under their titles."""
@@ -122,25 +141,70 @@ class Screen:
             sys.stdout.write(text.rstrip() + "\n")
 
     def _rich(self, columns: Sequence[Column], rows: list[list[str]]) -> None:
-        from rich.table import Table
+        """A table; where too little room is left for the last column, it stands below its row."""
+        from rich.padding import Padding
 
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(
-                column.title,
-                justify="right" if column.right else "left",
-                no_wrap=not column.gives,
-                overflow="ellipsis",
-            )
-        for row in rows:
-            table.add_row(*map(_cell, row))
-        self._console.print(table)
+        lines = [[column.title for column in columns], *rows]
+        *widths, last = (max(map(_width, column)) for column in zip(*lines, strict=True))
+        room = self._console.width
+        beside = room - min(last, LEAST) - 2 * len(columns)
+        fitted = _fitted(columns[:-1], widths, beside)
+        if sum(fitted) <= beside:
+            rest = room - sum(fitted) - 2 * len(columns)
+            self._console.print(_grid_of(columns, [*fitted, min(last, rest)], lines))
+            return
+        fitted = _fitted(columns[:-1], widths, room - 2 * len(widths), least=1)
+        for number, line in enumerate(lines):
+            self._console.print(_grid_of(columns[:-1], fitted, [line[:-1]], titled=not number))
+            below = _cell(line[-1]) if number else _title(line[-1])
+            self._console.print(Padding(below, (0, 0, 0, 4)), overflow="fold")
+
+
+def _grid_of(
+    columns: Sequence[Column], widths: list[int], lines: list[list[str]], *, titled: bool = True
+) -> Table:
+    """These lines in columns of these widths; the first are titles, unless it is said otherwise."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for column, width in zip(columns, widths, strict=True):
+        grid.add_column(
+            justify="right" if column.right else "left",
+            width=width,
+            no_wrap=column.gives,
+            overflow="ellipsis" if column.gives else "fold",
+        )
+    for number, line in enumerate(lines):
+        grid.add_row(*map(_cell if number or not titled else _title, line))
+    return grid
 
 
 def _cell(text: str) -> Text:
     from rich.text import Text
 
-    return Text(text, style=STYLES.get(text, ""), no_wrap=True, overflow="ellipsis")
+    return Text(text, style=STYLES.get(text, ""))
+
+
+def _title(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style="bold")
+
+
+def _fitted(
+    columns: Sequence[Column], widths: list[int], room: int, *, least: int = NARROW
+) -> list[int]:
+    """The widths, less what is too much for this room: the widest of those that give do, and, if
+    that is not enough and `least` is less than NARROW, all others down to that."""
+    fitted = list(widths)
+    while sum(fitted) > room:
+        giving = [i for i, column in enumerate(columns) if column.gives and fitted[i] > NARROW]
+        if not giving and least < NARROW:
+            giving = [i for i, width in enumerate(fitted) if width > least]
+        if not giving:
+            break
+        fitted[max(giving, key=fitted.__getitem__)] -= 1
+    return fitted
 
 
 def _width(text: str) -> int:

@@ -13,6 +13,7 @@ import click
 
 from eventq import Lease, State, Status, Task, WorkQueue
 from eventq.cli.exits import NoSuchEntry
+from eventq.cli.holders import endless
 from eventq.cli.options import (
     examples,
     json_option,
@@ -152,7 +153,7 @@ def _show_by_hand(screen: Screen, now: Standing) -> None:
     waiting = now.missing.values()
     screen.line()
     screen.line("only a person can move:", style="bold")
-    columns = Column("TASK", gives=True), Column("HOLDS UP", gives=True), Column("WHY", gives=True)
+    columns = Column("TASK", gives=True), Column("HOLDS UP", gives=True), Column("WHY")
     screen.table(columns, rows[:MOST])
     if len(rows) > MOST:
         screen.line(f"and {len(rows) - MOST:,} more: {typed('dlq')}")
@@ -209,7 +210,7 @@ def status(queue: Path, as_json: bool) -> None:
         now,
         [
             ("log", f"{last} ({when(state.at)})"),
-            ("head", screen.cut(f"{head[0]}:{head[1]}", 60)),
+            ("head", f"{head[0]}:{head[1]}"),
             ("archived", f"entries 1 to {gone:,}: eventq unarchive brings them back" * bool(gone)),
             ("clock off", off),
         ],
@@ -228,6 +229,9 @@ def status(queue: Path, as_json: bool) -> None:
             ],
             [_running_row(one, begun.get(one.id), clock) for one in now.elsewhere],
         )
+        for lease in endless(now.elsewhere)[:1]:
+            why = typed("why", lease.task)
+            screen.line(f"if whoever holds what never expires is gone: {why}")
     show_keys(screen, state)
     _show_by_hand(screen, now)
 
@@ -251,7 +255,7 @@ TASKS = (
     Column("STATUS"),
     Column("TRIES", right=True),
     Column("AFTER", gives=True),
-    Column("MORE", gives=True),
+    Column("MORE"),
 )
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from eventq import WorkQueue
 from eventq.cli.flow import Flow
+from eventq.cli.holders import endless, if_gone
 from eventq.cli.inert import inert
 from eventq.cli.live import JsonView, Out, PlainView, console_of
 from eventq.cli.options import typed
@@ -242,6 +243,9 @@ def _next(report: Report) -> Iterator[Line]:
         yield line("redrive", name, why=True)
     for name in standing.cancelled[:3]:
         yield line("restore", name, why=True)
+    for lease in endless(standing.elsewhere)[:3]:
+        for told in if_gone(lease):
+            yield Line(f"  {told}", copied=True)
     yield line("run", str(report.flow.path))
 
 

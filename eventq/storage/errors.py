@@ -49,12 +49,21 @@ class _AtALine(EventqError, ValueError):
     """
 
     _advice: ClassVar[str]
+    _or: ClassVar[str] = ""
+    """What else can be done where something stands before it."""
 
     def __init__(self, file: Path, line: int, byte: int, seq: int, what: str) -> None:
+        before = "No entry stands before it"
+        other = ""
+        if seq > 1:
+            before = (
+                f"The {seq - 1} entries before it can be read with `eventq log` and "
+                f"`eventq at {seq - 1}`"
+            )
+            other = self._or.format(repair_words(file.parent.parent))
         super().__init__(
             f"{file}, line {line} (byte {byte}), where entry {seq} should stand: {what}. "
-            f"Nothing was changed. The {seq - 1} entries before it can be read with `eventq log` "
-            f"and `eventq at {seq - 1}`; {self._advice.format(repair_words(file.parent.parent))}"
+            f"Nothing was changed. {before}; {self._advice}{other}"
         )
         self.file = file
         self.line = line
@@ -70,9 +79,8 @@ class LogDamaged(_AtALine):
     that stands before can still be read.
     """
 
-    _advice = (
-        "bring back a good copy of this file to go on, or make a queue of what stands before: `{}`"
-    )
+    _advice = "bring back a good copy of this file to go on"
+    _or = ", or make a queue of what stands before: `{}`"
 
 
 class LogNewer(_AtALine):
