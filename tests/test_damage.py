@@ -87,9 +87,10 @@ class Good:
         if seq > 1:
             with WorkQueue.open(self.path, read_only=True) as q:
                 assert q.at(seq - 1) == self.states[seq - 1]
-        verification = Verification(self.path)
+        verification = Verification(self.path, (self.last, self.hashes[-1]))
         for _ in verification.entries():
             pass
+        verification.finish()  # what is behind the damage was not read, so it is not called lost
         (problem,) = verification.problems
         assert (problem.fault, problem.seq) == (Fault.DAMAGED, seq)
         return "damage named"

@@ -34,7 +34,7 @@ from eventq.testing.workqueue import DurableWorkQueueAdapter, WorkQueueAdapter
 evolve_module = sys.modules["eventq.core.evolve"]
 
 SEED = 20261130
-COMMANDS = 10_000
+COMMANDS = 6_000
 COMMANDS_ON_DISK = 2_000
 
 

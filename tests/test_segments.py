@@ -49,7 +49,7 @@ DAMAGED: dict[str, tuple[int, int, int, str]] = {
     "lines-swapped": (3, 2, 4, "its hash does not fit"),
     "line-foreign": (3, 2, 4, "it does not end as a line does, in a hash"),
     "garbage-at-end": (9, 3, 11, "it does not end as a line does"),
-    "segment-lost": (1, 3, 3, "."),
+    "segment-lost": (1, 3, 3, "the segment 0*3.jsonl is missing, and entry 6 is there"),
     "first-segment-lost": (1, 1, 1, "the log begins only with entry 3"),
     "segments-swapped": (3, 1, 3, "its hash does not fit"),
     "segment-cut": (3, 3, 5, "."),
@@ -274,3 +274,24 @@ def test_a_segment_that_goes_as_it_is_about_to_be_read_is_missed(tmp_path: Path)
     file.unlink()
     with pytest.raises(LogDamaged, match=f"the segment {file.name} is missing"):
         list(Cursor(path / "log", int(file.stem)).forward())
+
+
+def test_a_first_line_that_does_not_say_what_it_follows_is_damage(tmp_path: Path) -> None:
+    """Where reading begins with it, there is nothing else to check it by."""
+    path = copied(SHORT, tmp_path / "q")
+    file = segments(path)[2]
+    file.write_bytes(b"{}\n" + file.read_bytes())
+    with (
+        WorkQueue.open(path, read_only=True) as q,
+        pytest.raises(LogDamaged, match="it does not say `prev`") as caught,
+    ):
+        list(q.entries(6))
+    assert (caught.value.file, caught.value.line, caught.value.seq) == (file, 1, 6)
+
+
+def test_other_files_are_none_of_the_log(tmp_path: Path) -> None:
+    """Whatever digits their names are made of."""
+    path = copied(SHORT, tmp_path / "q")
+    for name in ("7", "0" * 21 + "7", "\N{ARABIC-INDIC DIGIT THREE}" * 20, "x" * 20):
+        (path / "log" / f"{name}.jsonl").write_bytes(b"no line")
+    assert read_all(path) == 10

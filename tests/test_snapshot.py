@@ -177,6 +177,8 @@ def test_a_snapshot_of_another_eventq_is_passed_over(
     assert load(tmp_path, state.seq, tmp_path) is not None
     path.write_bytes(resealed(text, **changes))
     assert load(tmp_path, state.seq, tmp_path) is None
+    path.write_bytes(text.replace(b"{", b'{"mood":"good",', 1))  # nor one that it does not cover
+    assert load(tmp_path, state.seq, tmp_path) is None
 
 
 def test_snapshots_are_found_by_name(tmp_path: Path) -> None:

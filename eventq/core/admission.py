@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventq.core.commands import OF_THE_QUEUE, Enqueue
-from eventq.core.downstream import Telling, settle
+from eventq.core.downstream import Telling, line_up, settle
 from eventq.core.errors import CycleError, OtherContent, QueueClosed, QueueFull
 from eventq.core.events import Enqueued, Json
 from eventq.core.graph import find_cycle, wanted
@@ -50,7 +50,10 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
             raise CycleError(cycle)
         limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
         t.tell(Enqueued(name, task.payload, task.after, task.key, limit, task.not_before))
-        settle(t, name)
+        if task.after:
+            settle(t, name)
+        else:
+            line_up(t, name, task.not_before)
     if no_room is not None:
         raise no_room
 

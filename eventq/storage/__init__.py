@@ -44,8 +44,10 @@ name synced before its first line is written.
 
 What was answered yes is on disk, in order, as far as the disk is honest: it survives the death of
 the process and a power cut. With durability "process" it is written, and synced within a second
-after: it survives the death of the process alone. What was not answered may or may not be there,
-whole or not at all. No answer rests on an entry that is less safe than itself.
+after: it survives the death of the process alone, and a power cut takes at most the end of the log
+(some file systems may leave zeros in front of what was written last: that is damage, see below).
+What was not answered may or may not be there, whole or not at all. No answer rests on an entry that
+is less safe than itself.
 
 A write that fails, for want of room or for an error, is rolled back under the same lock, and the
 queue can be used again, by everyone. A sync that fails is never tried again, since the kernel may

@@ -31,7 +31,7 @@ def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
         state, cursor = loaded
         if stands_there(cursor):
             return state, cursor
-        if until is None and (last := _last_seq(log, segments)) < seq:
+        if (last := _last_seq(log, segments)) < seq:
             raise LinesLost(queue, last, seq)
     first = segments[0] if segments else 1
     if first != 1 and until != 0:

@@ -34,8 +34,7 @@ def mend(disk: Disk, segment: int, cursor: Cursor, torn: Path, sync: Callable[[]
         end = cursor.offset + len(line)
         disk.pwrite(segment, b"\n", end - 1)
         disk.ftruncate(segment, end)
-        sync()
-        return True
+        return True  # synced with what comes behind it, or before a yes that rests on it
     with suppress(FileExistsError):
         disk.mkdir(torn)
     disk.write_file(torn / f"{cursor.seq + 1:020}.{os.urandom(4).hex()}", tail)
@@ -62,8 +61,7 @@ def renew(disk: Disk, log: Path, mark: Path) -> None:
         disk.write_file(aside, text, os.O_TRUNC)
         disk.rename(aside, file)
     disk.sync_folder(log)
-    disk.unlink(mark)
-    disk.sync_folder(mark.parent)
+    disk.unlink(mark)  # if that does not last, one renewal more is done
 
 
 def whole_line(tail: bytes, last: bytes) -> bytes | None:

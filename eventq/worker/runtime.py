@@ -8,6 +8,7 @@ or `stop`. One more thread renews the leases.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import signal
@@ -36,6 +37,10 @@ from eventq.worker.witness import Witness
 from eventq.workqueue import WorkQueue
 
 __all__ = ["Worker"]
+
+SIGNALS = 1.0
+"""How many seconds the thread that waits may sleep: a signal that came to another thread, as it
+does where this one has not gone on yet after SIGCONT, is handled when this one wakes."""
 
 
 class Worker:
@@ -170,9 +175,11 @@ class Worker:
         while left:
             try:
                 said = self._said.get(
-                    timeout=None if end is None else max(0.0, end - time.monotonic())
+                    timeout=SIGNALS if end is None else max(0.0, end - time.monotonic())
                 )
             except Empty:
+                if end is None:
+                    continue
                 self._hand_back(left)
                 return
             if said is not None:
@@ -242,13 +249,16 @@ class Worker:
 
     def _next(self, worker: str) -> Lease | None:
         """The next task for this worker; None when it has to look again."""
+        ask = functools.partial(self._q.start, worker, lease_for=self._lease_for)
         try:
+            # Without waiting: who is to be refused is told so, though another waits for all.
+            lease = None if self._over() else ask(wait=0, unless=lambda: True)
+            if lease is not None:
+                return lease
             with self._turn:
                 if self._over():
                     return None
-                lease = self._q.start(
-                    worker, lease_for=self._lease_for, wait=YEAR, unless=self._over
-                )
+                lease = ask(wait=YEAR, unless=self._over)
                 if lease is None:  # a closed queue says so at once: ask it no more often for that
                     self._wait(lively)
                 return lease

@@ -45,12 +45,15 @@ def tables(scale: Scale) -> Iterator[Table]:
 # that the cases take turns command by command: syncs of others slow all of them alike.
 
 
-def _bare(path: Path, size: int) -> Iterator[float]:
+def _bare(path: Path, size: int, work: float = 0.0) -> Iterator[float]:
+    """Append and sync, after so many seconds of work: a disk that was idle takes longer."""
     line = b"x" * (size - 1) + b"\n"
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         while True:
             begin = time.perf_counter()
+            while time.perf_counter() < begin + work:
+                pass
             os.write(file, line)
             os.fdatasync(file)
             yield time.perf_counter() - begin
@@ -113,6 +116,8 @@ def _costs(path: Callable[[], Path], n: int) -> dict[str, float]:
     """The seconds of each case: synced ones one by one in turns, the others in one go."""
     synced: dict[str, Iterator[float]] = {
         "bare": _bare(path(), LINE),
+        "bare, 20 us": _bare(path(), LINE, 20e-6),
+        "bare, 40 us": _bare(path(), LINE, 40e-6),
         "bare, 100 tasks": _bare(path(), BATCH_LINE),
     }
     costs: dict[str, list[float]] = defaultdict(list)
@@ -129,7 +134,7 @@ def _costs(path: Callable[[], Path], n: int) -> dict[str, float]:
         for name, (run, _, _) in CASES.items():
             with unsynced():
                 costs[f"{name}, not synced"] += run(queue(), n)
-            costs[f"{name}, memory"] += run(WorkQueue.in_memory(history=False), n)
+            costs[f"{name}, memory"] += run(WorkQueue.in_memory(), n)
     quiet = {f"{name}, quiet": sorted(costs[name])[n // 10] for name in synced}
     return quiet | {name: statistics.median(each) for name, each in costs.items()}
 
@@ -146,7 +151,8 @@ def _alone(scale: Scale, folder: Path) -> Table:
         "tenth that was fastest, when nobody else used the disk;\nnot synced: with fdatasync left "
         "out; the collector " + ("on" if scale.collector else "off"),
     )
-    bare = {"bare": ("bare", 1, 1), "bare, 100 tasks": ("bare, 100 tasks", 1, BATCH)}
+    bare = dict.fromkeys(("bare", "bare, 20 us", "bare, 40 us"), ("bare", 1, 1))
+    bare["bare, 100 tasks"] = ("bare, 100 tasks", 1, BATCH)
     asked = {
         name: ("bare" if tasks == 1 else "bare, 100 tasks", entries, tasks)
         for name, (_, entries, tasks) in CASES.items()

@@ -209,15 +209,22 @@ def _replay(scale: Scale, folder: Path) -> Table:
     logs.write(ours, shape, tasks)
     cases = {"eventq": lambda: seconds(lambda: WorkQueue.open(ours, read_only=True).shut())}
     events = {"eventq": tasks * each + 1}
-    note = "events a second, of finished tasks; read from the disk, decoded, folded"
+    note = (
+        "events a second, of finished tasks; read from the disk, decoded, folded\n"
+        "eventsourcing: each task by its repository; by hand: all events in order, with its "
+        "recorder and its mapper"
+    )
     try:
         peer = import_module(".peers.event_sourcing", __package__)
     except ImportError:
         note += "\nnot installed, so skipped: eventsourcing"
     else:
         theirs = folder / "eventsourcing"
-        events["eventsourcing"] = peer.write(theirs, tasks)
-        cases["eventsourcing"] = lambda: seconds(lambda: peer.read(theirs))
+        number = peer.write(theirs, tasks)
+        ids = peer.ids(theirs)
+        events |= dict.fromkeys(("eventsourcing", "eventsourcing, by hand"), number)
+        cases["eventsourcing"] = lambda: seconds(lambda: peer.load(theirs, ids))
+        cases["eventsourcing, by hand"] = lambda: seconds(lambda: peer.read(theirs))
     found = turns(cases, scale, 3)
     table = Table(
         f"Replay of {tasks:,} finished tasks",
