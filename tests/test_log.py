@@ -201,7 +201,7 @@ def test_a_reader_needs_no_lock(tmp_path: Path) -> None:
     tour(path)
     with WorkQueue.open(path) as writer:
         state = writer.state
-        with writer._log, WorkQueue.open(path, read_only=True) as q:
+        with writer._log.alone(), WorkQueue.open(path, read_only=True) as q:
             assert q.state == state
     (path / "lock").unlink()
     with untouched(path), WorkQueue.open(path, read_only=True) as q:

@@ -35,12 +35,13 @@ def test_a_handle_that_is_shut_while_one_waits_for_it_is_shut_for_him(tmp_path: 
     real = q._log.mutex
 
     class Shutting:
-        release = real.release
-
-        def acquire(self) -> None:
+        def __enter__(self) -> None:
             q._log.mutex = real
             q.shut()
             real.acquire()
+
+        def __exit__(self, *exc: object) -> None:
+            real.release()
 
     q._log.mutex = Shutting()  # type: ignore[assignment]
     with pytest.raises(HandleFinished, match="it was shut"):
