@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from eventq import Entry, WorkQueue
+from eventq import Entry, EventqError, Lease, WorkQueue
 from eventq.cli.exits import NoSuchEntry
 from eventq.cli.options import (
     examples,
@@ -27,14 +28,14 @@ from eventq.cli.options import (
 )
 from eventq.cli.show import Column, Screen, emit, when
 from eventq.cli.wording import counted, tell
-from eventq.core.events import Started, TaskEvent
+from eventq.core.events import Cancelled, Renewed, Started, TaskEvent
 from eventq.queries.history import Life, Moment, lives, moments
 from eventq.storage.codec import plain_event
 from eventq.storage.convert import moment
 from eventq.storage.lines import Line, last_seq, lines, spelled
 from eventq.storage.segments import find_segments
 
-__all__ = ["entries_with", "history", "lives_of", "log", "moment_facts"]
+__all__ = ["entries_with", "history", "lives_of", "log", "moment_facts", "taken_by"]
 
 
 def entries_with(log: Path, *marks: bytes, since: int = 1) -> Iterator[Entry]:
@@ -50,6 +51,20 @@ def lives_of(path: Path, task: str, until: int | None = None) -> list[Life]:
     """All lives of this task, from the log of the queue at this path, up to this entry."""
     entries = entries_with(log_of(path), spelled(task))
     return lives(takewhile(lambda entry: until is None or entry.seq <= until, entries), task)
+
+
+def taken_by(path: Path, lease: Lease) -> dict[str, Any]:
+    """Who has cancelled the task of this lease while it ran, and why; empty where nobody has, or
+    the log does not tell."""
+    with suppress(EventqError, OSError):
+        for entry in entries_with(log_of(path), spelled(lease.task), since=lease.id + 1):
+            mine = (one for one in entry.events if getattr(one, "task", None) == lease.task)
+            end = next((one for one in mine if not isinstance(one, Renewed)), None)
+            if isinstance(end, Cancelled):
+                return {"cancelled_by": entry.by, "why": entry.why}
+            if end is not None:
+                break
+    return {}
 
 
 def moment_facts(moment_: Moment) -> dict[str, Any]:
