@@ -119,7 +119,7 @@ def test_json_has_the_fields_that_the_help_names(tmp_path: Path, do: str) -> Non
         "why": ["far"],
         "history": ["parked"],
         "at": ["16", "running"],
-        "log": ["--since", "99"],
+        "log": ["--task", "parked", "--since", "20"],
     }
     ran = eventq(do, *words.get(do, EVERY[do]), "--queue", queue, "--json")
     assert ran.code == 0

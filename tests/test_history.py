@@ -224,9 +224,26 @@ def test_log_of_a_task_leaves_the_others_out(queue: Path) -> None:
     found = eventq("log", "--queue", queue, "--task", "parse", "--json").values
     assert [entry["seq"] for entry in found] == sorted({int(line[:6]) for line in out})
     assert all(any(e.get("task") == "parse" for e in entry["events"]) for entry in found)
-    assert eventq("log", "--queue", queue, "--task", "nobody").out == ""
     last = eventq("log", "--queue", queue, "--task", "parse", "--json", "-n", 1).values
     assert last == found[-1:]
+
+
+def test_log_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Exit 3, as of `history` and `at`: a task that the log never names, an entry beyond its end.
+    A task of which nothing is told since then is none of these."""
+    path = nightly(tmp_path / "queue")
+    with WorkQueue.open(path) as q:
+        q.enqueue("more")
+    for more in ([], ["--json"], ["--since", 3]):
+        ran = eventq("log", "--task", "fetsh", "--queue", path, *more)
+        assert (ran.code, ran.out) == (3, "")
+        assert "did you mean 'fetch'?" in ran.err
+    for more in ([], ["--task", "fetch"]):
+        ran = eventq("log", "--since", 6, "--queue", path, *more)
+        assert (ran.code, ran.out) == (3, "")
+        assert ran.err == "eventq: there is no entry 6: the log has entries 1 to 5\n"
+    ran = eventq("log", "--task", "fetch", "--since", 5, "--queue", path)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
 def test_log_reads_up_to_the_damage(queue: Path, tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_a_task_cancelled_while_it_runs_is_stopped(tmp_path, queue):
         q.cancel("a", why="not wanted any more")
     out, _ = runner.communicate(timeout=20)
     assert runner.returncode == 0
-    assert "dropped   a: its lease was taken away while it ran" in out
+    assert "dropped   a: cancelled while it ran: not wanted any more\n" in out
     assert left_of(queue) == []
     assert status(queue) == {"a": "CANCELLED", "b": "SUCCEEDED"}
 

@@ -494,6 +494,27 @@ def test_why_says_what_frees_a_task_whose_holder_is_gone(tmp_path: Path) -> None
         assert started(q, "w2").task == "b"
 
 
+def test_status_says_of_every_root_what_it_holds_up(tmp_path: Path) -> None:
+    """Also of the second of two roots of a task, and of a dead task that shuts its key."""
+    path = tmp_path / "queue"
+    with WorkQueue.open(path, retry=Retry(1), keys=Keys("halt")) as q:
+        for name in ("p0", "p1", "p2"):
+            q.enqueue(name, key="k" if name == "p2" else None)
+        q.enqueue("all", after=["p0", "p1"])
+        q.enqueue("far", after=["all"])
+        for _ in range(3):
+            q.fail(started(q), "no")
+        q.enqueue("keyed", key="k")
+    out = eventq("status", "--queue", path).out.splitlines()
+    assert [line.partition("  dead: ")[0].rstrip() for line in out if line[0:1] == "p"][-3:] == [
+        "p0    all, far",
+        "p1    all",
+        "p2    its key k (1 waiting)",
+    ]
+    out = eventq("why", "all", "--queue", path).out.splitlines()
+    assert out[1] == "  all also needs p1 (DEAD)"
+
+
 def test_status_leads_to_a_task_that_why_can_answer_for(tmp_path: Path) -> None:
     """Also where all that is stuck waits for an id that nobody has enqueued."""
     path = tmp_path / "queue"

@@ -112,7 +112,7 @@ def test_what_is_waited_for_is_said_once_until_something_begins(q):
     """By whom it runs, if it runs elsewhere; and never while something runs here."""
     q.enqueue("late", TRUE, not_before=datetime.now(UTC) + timedelta(hours=2))
     out = io.StringIO()
-    progress = Progress(PlainView(Out(out)), 30)
+    progress = Progress(PlainView(Out(out)), 30, q.path)
     progress.idle(q.state)
     progress.idle(q.state)
     assert out.getvalue() == WAITS
@@ -132,7 +132,7 @@ def test_what_is_waited_for_is_said_once_until_something_begins(q):
         f'  eventq cancel now --queue {q.path} --why "..."',
         f'  eventq restore now --queue {q.path} --why "..."',
     ]
-    told = Progress(JsonView(Out(out)), 30)
+    told = Progress(JsonView(Out(out)), 30, q.path)
     told.idle(q.state)
     assert len(out.getvalue().splitlines()) == 7
 
@@ -243,14 +243,14 @@ def test_a_cancelled_task_has_its_command_stopped(q):
     q.enqueue("a", sh("sleep 300 & touch $EVENTQ_WORK/here; sleep 300"))
     worker = start(q, "-j", "1")
     until((q.path / "work" / "here").exists)
-    q.cancel("a")
+    q.cancel("a", why="stuck", by="alice")
     q.enqueue("b", TRUE)
     until(lambda: statuses(q)["b"] is S.SUCCEEDED)
     assert left_of(q.path) == []
     worker.terminate()
     code, out, _ = ended(worker)
     assert code == 0
-    assert "dropped   a: its lease was taken away while it ran" in out
+    assert "dropped   a: cancelled by alice while it ran: stuck\n" in out
     assert statuses(q) == {"a": S.CANCELLED, "b": S.SUCCEEDED}
 
 

@@ -106,12 +106,21 @@ def told(what: str, task: str, facts: dict[str, Any]) -> str:
         case "parked":
             rest = f"{name}, a person must look: {inert(facts['error'])}"
         case "dropped":
-            rest = f"{name}: its lease was taken away while it ran"
+            rest = f"{name}: {_taken(facts)} while it ran"
+            rest += f": {inert(facts['why'])}" if facts.get("why") else ""
         case "released":
             rest = f"{name}, to be run again"
         case _:
             rest = name
     return f"{what:<9} {rest}"
+
+
+def _taken(facts: dict[str, Any]) -> str:
+    """What became of a lease that its worker has no more."""
+    if "cancelled_by" not in facts:
+        return "its lease was taken away"
+    by = facts["cancelled_by"]
+    return f"cancelled by {inert(by)}" if by else "cancelled"
 
 
 class PlainView:

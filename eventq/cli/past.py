@@ -9,13 +9,15 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from contextlib import suppress
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from eventq import Entry, WorkQueue
+from eventq import Entry, EventqError, Lease, WorkQueue
+from eventq.cli.exits import NoSuchEntry
 from eventq.cli.options import (
     examples,
     json_option,
@@ -26,13 +28,14 @@ from eventq.cli.options import (
 )
 from eventq.cli.show import Column, Screen, emit, when
 from eventq.cli.wording import counted, tell
-from eventq.core.events import Started, TaskEvent
+from eventq.core.events import Cancelled, Renewed, Started, TaskEvent
 from eventq.queries.history import Life, Moment, lives, moments
 from eventq.storage.codec import plain_event
 from eventq.storage.convert import moment
 from eventq.storage.lines import Line, last_seq, lines, spelled
+from eventq.storage.segments import find_segments
 
-__all__ = ["entries_with", "history", "lives_of", "log", "moment_facts"]
+__all__ = ["entries_with", "history", "lives_of", "log", "moment_facts", "taken_by"]
 
 
 def entries_with(log: Path, *marks: bytes, since: int = 1) -> Iterator[Entry]:
@@ -48,6 +51,20 @@ def lives_of(path: Path, task: str, until: int | None = None) -> list[Life]:
     """All lives of this task, from the log of the queue at this path, up to this entry."""
     entries = entries_with(log_of(path), spelled(task))
     return lives(takewhile(lambda entry: until is None or entry.seq <= until, entries), task)
+
+
+def taken_by(path: Path, lease: Lease) -> dict[str, Any]:
+    """Who has cancelled the task of this lease while it ran, and why; empty where nobody has, or
+    the log does not tell."""
+    with suppress(EventqError, OSError):
+        for entry in entries_with(log_of(path), spelled(lease.task), since=lease.id + 1):
+            mine = (one for one in entry.events if getattr(one, "task", None) == lease.task)
+            end = next((one for one in mine if not isinstance(one, Renewed)), None)
+            if isinstance(end, Cancelled):
+                return {"cancelled_by": entry.by, "why": entry.why}
+            if end is not None:
+                break
+    return {}
 
 
 def moment_facts(moment_: Moment) -> dict[str, Any]:
@@ -86,6 +103,16 @@ def _chosen(
     return islice(found, limit) if since is not None else deque(found, limit)
 
 
+def _check_named(queue: Path, task: str) -> None:
+    """Raise UnknownTask for an id that is nowhere in the log, as far as that is there."""
+    folder = log_of(queue)
+    if any(_chosen(folder, find_segments(folder)[0], task, 1, decoded=False)):
+        return
+    with WorkQueue.open(queue, read_only=True) as q:
+        if task not in q.state:
+            raise unknown(q.state, task, "show the log of")
+
+
 def _names(entry: Entry, task: str) -> bool:
     return any(isinstance(event, TaskEvent) and event.task == task for event in entry.events)
 
@@ -113,18 +140,25 @@ def log(queue: Path, since: int | None, task: str | None, limit: int | None, as_
     """Show the entries of the log, a line for each event.
 
     The columns are the entry's seq, its time (UTC), who asked, what was asked, the task and what
-    happened to it. With --task, the other tasks of an entry are left out.
+    happened to it. With --task, the other tasks of an entry are left out. Exits 3 for an entry that
+    is not there yet, and for a task that the log never names.
 
     --json: the lines as they are on disk, byte for byte, hash and all.
     """
     folder = log_of(queue)
-    chosen = _chosen(folder, since, task, limit, decoded=not as_json)
-    if as_json:
-        for line in chosen:
-            sys.stdout.buffer.write(line.bytes)
+    chosen = iter(_chosen(folder, since, task, limit, decoded=not as_json))
+    first = next(chosen, None)
+    if first is None:
+        if since is not None and since > (last := last_seq(folder)):
+            raise NoSuchEntry(since, last)
+        if task is not None:
+            _check_named(queue, task)
         return
     screen = Screen()
-    for line in chosen:
+    for line in chain((first,), chosen):
+        if as_json:
+            sys.stdout.buffer.write(line.bytes)
+            continue
         for one in moments(line.entry):
             name = getattr(one.event, "task", "")
             if task is None or name == task:

@@ -9,11 +9,13 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from eventq.cli.holders import endless, if_gone
 from eventq.cli.live import JsonView, Out, PlainView
 from eventq.cli.orders import result_of
+from eventq.cli.past import taken_by
 from eventq.cli.show import ago
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
@@ -26,11 +28,12 @@ __all__ = ["Progress", "progress_for"]
 class Progress(Witness):
     """Tells a view, and counts for the line at the end."""
 
-    def __init__(self, view: PlainView, grace: float) -> None:
+    def __init__(self, view: PlainView, grace: float, queue: Path) -> None:
         self.asked: list[int] = []
         """The signals that asked the worker to stop."""
         self._view = view
         self._grace = grace
+        self._queue = queue
         self._counts: Counter[str] = Counter()
         self._since: dict[int, float] = {}
         self._waits = False
@@ -62,7 +65,7 @@ class Progress(Witness):
         self._tell("released", lease, lease=lease.id)
 
     def dropped(self, lease: Lease) -> None:
-        self._tell("dropped", lease, lease=lease.id)
+        self._tell("dropped", lease, lease=lease.id, **taken_by(self._queue, lease))
 
     def busy(self, worker: str, task: str, lease: int) -> None:
         with self._lock:
@@ -121,7 +124,7 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {what.lower()}" for what, number in counts.items()) or "nothing"
 
 
-def progress_for(grace: float, *, as_json: bool) -> Progress:
+def progress_for(queue: Path, grace: float, *, as_json: bool) -> Progress:
     """What tells standard output."""
     out = Out(sys.stdout)
-    return Progress(JsonView(out) if as_json else PlainView(out), grace)
+    return Progress(JsonView(out) if as_json else PlainView(out), grace, queue)

@@ -26,6 +26,7 @@ from eventq import StaleLease, WorkQueue
 from eventq.cli.flow import Spec, spec_of
 from eventq.cli.launcher import Ended, Launcher
 from eventq.cli.orders import GRACE, order, result_of, went_wrong
+from eventq.cli.past import taken_by
 from eventq.cli.runlock import NAME, leases_of
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
@@ -281,7 +282,7 @@ class Runner:
             else:
                 next_lease = self._completed(child)
         except StaleLease:
-            self.view.tell("dropped", child.lease.task, lease=ended.lease)
+            self._dropped(child.lease)
         if next_lease is None and not self.signals.asked:
             next_lease = self.q.start(self._worker(child.slot))
         for other in self.children.values():
@@ -319,9 +320,12 @@ class Runner:
         try:
             self.q.release(lease)
         except StaleLease:
-            self.view.tell("dropped", lease.task, lease=lease.id)
+            self._dropped(lease)
         else:
             self.view.tell("released", lease.task, lease=lease.id)
+
+    def _dropped(self, lease: Lease) -> None:
+        self.view.tell("dropped", lease.task, lease=lease.id, **taken_by(self.folder, lease))
 
     def _stop(self) -> None:
         """Stop everything that runs and hand it back. A second signal takes the grace away."""

@@ -25,7 +25,7 @@ from eventq.cli.options import (
 )
 from eventq.cli.show import Column, Screen, ago, emit, span, when
 from eventq.cli.standing import Standing, standing
-from eventq.cli.waiting import delayed_facts, delayed_words, key_facts, show_keys
+from eventq.cli.waiting import delayed_facts, delayed_words, key_facts, show_keys, shut_keys
 from eventq.cli.wording import counted, policy_words
 from eventq.core.record import DeadLetter, Record
 from eventq.storage.archived import away
@@ -130,13 +130,22 @@ def _show_queue(
     )
 
 
-def _by_hand(now: Standing) -> Iterator[tuple[str, str, str]]:
+def _by_hand(state: State, now: Standing) -> Iterator[tuple[str, str, str]]:
     """What nothing but a person can move: the task, what hangs on it, and why it does not move."""
+    shut = shut_keys(state)
+
+    def held_up(root: str) -> str:
+        """A task with several roots counts below the first alone, but hangs on each of them."""
+        below = now.blocked.get(root) or [
+            one.task.task for one in state.dependents(root) if one.status is S.BLOCKED
+        ]
+        return "; ".join(filter(None, (_some(below), shut.get(root))))
+
     for one in (*now.dead, *now.parked):
         what = "dead" if one.status is S.DEAD else "parked"
-        yield one.id, _some(now.blocked.get(one.id, [])), f"{what}: {one.reason}"
+        yield one.id, held_up(one.id), f"{what}: {one.reason}"
     for name in now.cancelled:
-        yield name, _some(now.blocked.get(name, [])), "cancelled, though others need it"
+        yield name, held_up(name), "cancelled, though others need it"
     for name, waiting in now.missing.items():
         yield name, _some(waiting), "nobody has enqueued it"
 
@@ -146,8 +155,8 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[: 2 if more else 3]) + more
 
 
-def _show_by_hand(screen: Screen, now: Standing) -> None:
-    rows = list(_by_hand(now))
+def _show_by_hand(screen: Screen, state: State, now: Standing) -> None:
+    rows = list(_by_hand(state, now))
     if not rows:
         return
     waiting = now.missing.values()
@@ -233,7 +242,7 @@ def status(queue: Path, as_json: bool) -> None:
             why = typed("why", lease.task)
             screen.line(f"if whoever holds what never expires is gone: {why}")
     show_keys(screen, state)
-    _show_by_hand(screen, now)
+    _show_by_hand(screen, state, now)
 
 
 def _running_row(lease: Lease, begun: datetime | None, clock: datetime) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from eventq.core.record import Record
 from eventq.core.state import State
 from eventq.storage.convert import moment
 
-__all__ = ["delayed_facts", "delayed_words", "key_facts", "show_keys"]
+__all__ = ["delayed_facts", "delayed_words", "key_facts", "show_keys", "shut_keys"]
 
 S = Status
 
@@ -91,6 +91,13 @@ def key_facts(state: State) -> list[dict[str, Any]]:
         }
         for one in _held(state)
     ]
+
+
+def shut_keys(state: State) -> dict[str, str]:
+    """For each task that shuts its key: which, and how many wait for it, in words."""
+    return {
+        one.task: f"its key {one.key} ({one.waiting:,} waiting)" for one in _held(state) if one.shut
+    }
 
 
 def show_keys(screen: Screen, state: State) -> None:

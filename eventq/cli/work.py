@@ -142,7 +142,7 @@ def _work(
 
     log_of(queue)
     folder = Path(os.path.realpath(queue))
-    progress = progress_for(grace, as_json=as_json)
+    progress = progress_for(folder, grace, as_json=as_json)
 
     async def serve() -> None:
         attempts = Attempts(folder)
