@@ -658,6 +658,32 @@ def test_where_nobody_reads_on_it_ends_without_a_word(queue: Path) -> None:
         assert child.returncode == 141
 
 
+def test_an_output_that_cannot_be_written_is_named(queue: Path) -> None:
+    """Exit 6: closed, before anything is done; or on a full disk, however much there is to say."""
+    with WorkQueue.open(queue) as q:
+        for number in range(40):
+            q.enqueue(f"t{number}", "x" * 10_000)
+    shell = ["sh", "-c", '"$@" >&-', "sh", *COMMAND]
+    words = ["redrive", "--all", "--why", "x", "--queue", str(queue)]
+    with untouched(queue):
+        ran = subprocess.run([*shell, *words], capture_output=True, env=environment(), timeout=60)
+    assert ran.returncode == 6
+    assert ran.stderr == b"eventq: the standard output is closed; nothing was done\n"
+    for words in (["status"], ["log"], ["log", "--json"], ["at", "9", "--json"]):
+        with Path("/dev/full").open("wb") as full:
+            ran = subprocess.run(
+                [*COMMAND, *words, "--queue", str(queue)],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                env=environment(PYTHONUNBUFFERED="1" if words == ["log"] else ""),
+                timeout=60,
+            )
+        assert ran.returncode == 6
+        said = ran.stderr.decode()
+        assert "the standard output could not be written: No space left on device" in said
+        assert said.count("\n") == 1
+
+
 def test_ctrl_c_ends_it_without_a_traceback(queue: Path) -> None:
     """Exit 130."""
     with WorkQueue.open(queue) as q:

@@ -12,6 +12,8 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -124,19 +126,64 @@ def _show_usage(error: click.ClickException, *, as_json: bool) -> None:
         sys.stderr.write(inert(line) + "\n")
 
 
+class _OutputFailed(OSError):
+    """Standard output could not be written; its reader is not gone, which is a BrokenPipeError."""
+
+
+class _Output(io.FileIO):
+    """Where standard output goes, with errors that say so: they look like those of any file."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            what = f"the standard output could not be written: {error.strerror}"
+            raise _OutputFailed(what) from error
+
+
+def _watch_output() -> None:
+    """Let errors of the real standard output be told apart."""
+    out = sys.stdout
+    buffer = getattr(out, "buffer", None)
+    buffered = isinstance(getattr(buffer, "raw", None), io.FileIO)
+    if isinstance(out, io.TextIOWrapper) and (buffered or isinstance(buffer, io.FileIO)):
+        out.flush()
+        raw = _Output(out.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw) if buffered else raw,  # python -u has no buffer
+            encoding=out.encoding,
+            errors=out.errors,
+            line_buffering=out.line_buffering,
+            write_through=out.write_through,
+        )
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code."""
-    code = _run(list(sys.argv[1:] if args is None else args))
+    words = list(sys.argv[1:] if args is None else args)
+    as_json = "--json" in words
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115, for as long as the process lives
+    if sys.stdout is None:
+        complain(OSError("the standard output is closed; nothing was done"), as_json=as_json)
+        return Exit.NOT_CHECKED
+    _watch_output()
+    code = _run(words, as_json)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
         code = code or NOBODY_READS
+    except _OutputFailed as error:
+        _drop_output()
+        complain(error, as_json=as_json)
+        code = max(code, code_of(error))
     return code
 
 
-def _run(args: list[str]) -> int:
-    as_json = "--json" in args
+def _run(args: list[str], as_json: bool) -> int:
     try:
         code = eventq.main(args, prog_name="eventq", standalone_mode=False)
     except click.Abort:
@@ -146,6 +193,8 @@ def _run(args: list[str]) -> int:
         _show_usage(error, as_json=as_json)
         return Exit.USAGE
     except FAILURES as error:
+        if isinstance(error, _OutputFailed):
+            _drop_output()
         complain(error, as_json=as_json)
         return code_of(error)
     return code if isinstance(code, int) else Exit.FINE
