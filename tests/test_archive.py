@@ -403,7 +403,7 @@ def test_what_is_brought_back_must_be_what_was_archived(queue: Path, attic: Path
     with pytest.raises(ArchiveRefused, match="is not there: name the folder where entries"):
         WorkQueue.unarchive(queue)
     ran = eventq("unarchive", "--queue", queue)
-    assert ran.code == 6
+    assert ran.code == 3
     assert f"eventq: {file} is not there: " in ran.err
     assert "--from DIR" in ran.err
     elsewhere = attic.rename(attic.with_name("elsewhere"))

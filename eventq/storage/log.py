@@ -71,7 +71,6 @@ class Log(Synced):
         disk: Disk = DISK,
     ) -> None:
         check_whole("segment_bytes", segment_bytes, 1)
-        check_whole("size_limit", size_limit, 1)
         check_timeout(lock_timeout)
         super().__init__(path, read_only, durability, disk)
         self._segment_bytes = segment_bytes

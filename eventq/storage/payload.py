@@ -11,7 +11,7 @@ import msgspec
 
 from eventq.core.errors import BadValue
 from eventq.core.events import Json
-from eventq.core.values import check_name, shortened
+from eventq.core.values import check_name, check_whole, shortened
 
 __all__ = ["SIZE_LIMIT", "Door", "OpenDoor", "to_json"]
 
@@ -45,6 +45,7 @@ class Door:
     """What a queue with a path takes of what a caller sends, up to a limit in bytes."""
 
     def __init__(self, limit: int) -> None:
+        check_whole("size_limit", limit, 1)
         self._limit = limit
 
     def payload(self, what: str, value: Any) -> Any:
