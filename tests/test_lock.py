@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -376,3 +377,34 @@ def test_an_open_segment_that_is_replaced_by_another_history_is_not(tmp_path: Pa
         q.enqueue("c")
         assert reader.state == q.state
     assert len(check_chain(path)) == 4
+
+
+@pytest.mark.parametrize("timeout", [60.0, None])
+def test_who_only_looks_does_not_wait_for_the_lock(timeout: float | None, tmp_path: Path) -> None:
+    """Though another thread of the same handle does, and may be told that it was shut."""
+    q = WorkQueue.open(tmp_path / "q", lock_timeout=timeout)
+    q.enqueue("a")
+    told: list[str] = []
+
+    def ask() -> None:
+        try:
+            told.append(q.enqueue("b").id)
+            q.enqueue("c")
+        except HandleFinished:
+            told.append("shut")
+
+    waiting = threading.Thread(target=ask)
+    with (tmp_path / "q" / "lock").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting.start()
+        for _ in range(100):
+            assert q.task("a") is not None
+            time.sleep(0.001)
+        assert told == []
+        fcntl.flock(held, fcntl.LOCK_UN)
+        while not told:
+            time.sleep(0.001)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        q.shut()
+        waiting.join()
+    assert told in (["b", "shut"], ["b"])  # the second, where it was done before

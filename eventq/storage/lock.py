@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import math
 import os
 import time
 import weakref
@@ -52,29 +53,28 @@ def wait_for_lock(
     queue: Path,
     timeout: float | None,
     error: OSError,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Return with the lock that could not be had at once, for the reason in `error`.
 
-    None: wait for as long as it takes. Raises LockTimeout after so many seconds, LockUnsupported
-    where there are no locks.
+    None: wait for as long as it takes. `sleep` is how a pause of so many seconds is made. Raises
+    LockTimeout after so many seconds, LockUnsupported where there are no locks.
     """
     if error.errno in _NONE_HERE:
         raise LockUnsupported(queue, error) from error
     if error.errno != errno.EWOULDBLOCK:
         raise error
-    if timeout is None:
-        flock(descriptor, fcntl.LOCK_EX)
-        return
-    end = time.monotonic() + timeout
+    end = math.inf if timeout is None else time.monotonic() + timeout
     pause = _FIRST
     while (left := end - time.monotonic()) > 0:
-        time.sleep(min(pause, left))
+        sleep(min(pause, left))
         pause = min(pause * _GROWS, _LONGEST)
         try:
             flock(descriptor, AT_ONCE)
         except BlockingIOError:
             continue
         return
+    assert timeout is not None
     raise LockTimeout(queue, timeout, holders_of(descriptor))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 from eventq.core.events import Entry
 from eventq.core.evolve import Folded
@@ -44,6 +44,9 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 
 NOTHING: Callable[[], object] = bool
 """What is called where there is nothing to do."""
+
+LONG = 0.001
+"""How many seconds a pause has, in the wait for the lock, from which on others are let in."""
 
 UNKNOWN = -2
 """No size of a file."""
@@ -89,6 +92,7 @@ class Log(Synced):
         self._begun = UNKNOWN
         """How long the lock was when this segment was last seen to be the last one: the file of
         the lock grows by a byte before each new segment, so that its size says when to look."""
+        self._turn = threading.Condition(self.mutex)
         self.meanwhile: Callable[[], None] = lambda: None
         """What is done before the lock is waited for: to read what others are writing."""
         self.let_go: Callable[[], object] = NOTHING
@@ -115,7 +119,17 @@ class Log(Synced):
             self._flock(self._lock, AT_ONCE)
         except OSError as error:
             self.meanwhile()
-            wait_for_lock(self._flock, self._lock, self.path, self._lock_timeout, error)
+            wait = self._lock_timeout
+            wait_for_lock(self._flock, self._lock, self.path, wait, error, self._pause)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait a little for the lock. Where that takes long, other threads may look meanwhile, or
+        shut this handle."""
+        if seconds < LONG:
+            sleep(seconds)
+        else:
+            self._turn.wait(seconds)
+            self.check_alive()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
