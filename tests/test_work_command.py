@@ -463,6 +463,15 @@ def test_what_cannot_be_is_told_at_once(q, options, code, error):
     assert left_of(q.path) == []
 
 
+def test_its_help_says_where_a_command_runs():
+    """All that have no cwd run in one place, and may meet there."""
+    with click.Context(work) as context:
+        told = " ".join(work.get_help(context).split())
+    assert (
+        "without a cwd runs in DIR/work (EVENTQ_WORK), which all tasks of the queue share" in told
+    )
+
+
 def test_its_help_has_examples():
     """They name the queue."""
     worker = subprocess.run(
