@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from disk import copied, lines, segments, tour, untouched
+from disk import Ticks, copied, lines, segments, tour, untouched
 from ledger import Ledger, Walk
 from terminal import eventq, everything, nightly
 
 from eventq import Retention, WorkQueue
+from eventq.cli.past import taken_by
 from eventq.cli.wording import EVENTS
 from eventq.core.commands import Cancel, Redrive, Start
 from eventq.core.events import (
@@ -244,6 +246,23 @@ def test_log_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
         assert ran.err == "eventq: there is no entry 6: the log has entries 1 to 5\n"
     ran = eventq("log", "--task", "fetch", "--since", 5, "--queue", path)
     assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_a_lease_was_taken_by_whoever_ended_it(tmp_path: Path) -> None:
+    """Not by who has cancelled the task later, when others had it."""
+    now = Ticks()
+    with WorkQueue.open(tmp_path / "queue", clock=now) as q:
+        q.enqueue("a")
+        lost = q.start(lease_for=1)
+        now.at += timedelta(seconds=9)
+        kept = q.start()
+        assert lost is not None
+        assert kept is not None
+        q.renew(kept, lease_for=60)
+        q.cancel("a", why="stuck", by="alice")
+    assert taken_by(tmp_path / "queue", lost) == {}
+    assert taken_by(tmp_path / "queue", kept) == {"cancelled_by": "alice", "why": "stuck"}
+    assert taken_by(tmp_path / "nothing", kept) == {}
 
 
 def test_log_reads_up_to_the_damage(queue: Path, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def look(*handles: WorkQueue) -> None:
 def test_a_lock_that_does_not_come_is_told_with_who_has_it(tmp_path: Path) -> None:
     """Nothing has changed, and the handle goes on when the lock is free."""
     path = tmp_path / "q"
-    with WorkQueue.open(path, lock_timeout=0.02) as q:
+    with WorkQueue.open(path, lock_timeout=0.2) as q:
         q.enqueue("a")
         with children(holding(path)) as (child,):
             assert child.told() == ["locked"]

@@ -470,6 +470,15 @@ def test_the_names_of_runners_are_taken(q, name):
         work.main(["--queue", str(q.path), "--name", name], standalone_mode=False)
 
 
+def test_its_help_says_where_a_command_runs():
+    """All that have no cwd run in one place, and may meet there."""
+    with click.Context(work) as context:
+        told = " ".join(work.get_help(context).split())
+    assert (
+        "without a cwd runs in DIR/work (EVENTQ_WORK), which all tasks of the queue share" in told
+    )
+
+
 def test_its_help_has_examples():
     """They name the queue."""
     worker = subprocess.run(

@@ -46,8 +46,10 @@ Exit codes; where several would do, the highest:
 
 \b
   0  fine
+  1  an error of eventq itself, with a traceback: please report it
   2  usage: a wrong option, or no queue at this place
   3  refused: the queue says no, or has no such task or entry; nothing changed
+     (where several tasks were named, those that were not refused are done)
   4  run, work --drain: dead letters; dlq --check: the condition holds
   5  run, work --drain: only a person can move the rest
   6  could not be read, written or checked: permissions, disk, a newer format
@@ -55,7 +57,7 @@ Exit codes; where several would do, the highest:
   8  not complete: the end of the log is lost, or it is another log
   9  damaged: the log was changed after it was written
 
-130 (Ctrl-C) and 141 (nobody reads the output any more) end a command early.
+129 (HUP), 130 (Ctrl-C), 143 (TERM) and 141 (nobody reads the output any more) end a command early.
 """
 
 

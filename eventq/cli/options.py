@@ -29,6 +29,7 @@ from eventq.storage.segments import find_segments, segment_path
 
 __all__ = [
     "AGE",
+    "LENGTH",
     "NOTHING",
     "OrNothing",
     "by_option",
@@ -88,20 +89,26 @@ def examples(*lines: str) -> str:
 
 
 class _Age(click.ParamType[Any]):
-    """A length of time: a number with its unit."""
+    """A length of time: a number with its unit; one alone may count as seconds."""
 
     name = "age"
+
+    def __init__(self, *, seconds: bool = False) -> None:
+        self._seconds = seconds
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, timedelta):
             return value
         try:
-            return age(value)
+            return age(f"{value}s" if self._seconds and re.fullmatch(r"[0-9.]+", value) else value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
 AGE = _Age()
+
+LENGTH = _Age(seconds=True)
+"""As AGE, or a number alone, which is seconds, as it is in Python and for `eventq work`."""
 
 NOTHING: Any = type("Nothing", (), {"__repr__": lambda _: "none"})()
 """What the word `none` stands for: an option that was not given is None."""

@@ -14,7 +14,7 @@ from attrs import fields
 from eventq import Backoff, Capacity, Keys, Policy, Retention
 from eventq.cli.operate import open_queue
 from eventq.cli.options import (
-    AGE,
+    LENGTH,
     NOTHING,
     OrNothing,
     by_option,
@@ -54,16 +54,16 @@ OPTIONS = (
     _part("--max-attempts", _number(1), "N", "Hand-outs before a new task is dead."),
     _part("--max-redrives", _number(0), "N", "Redrives before another death parks it."),
     _part("--max-releases", _number(0), "N", "Releases in a row before one is a failure."),
-    _part("--backoff", OrNothing(AGE), "AGE", "The wait behind a failure, before it grows."),
+    _part("--backoff", OrNothing(LENGTH), "AGE", "The wait behind a failure, before it grows."),
     _part("--backoff-factor", click.FLOAT, "X", "How it grows with each attempt."),
-    _part("--backoff-cap", AGE, "AGE", "How long it gets at most."),
+    _part("--backoff-cap", LENGTH, "AGE", "How long it gets at most."),
     _part("--backoff-jitter", _one_of("full", "equal"), "HOW", "How it varies: full, equal."),
-    _part("--lease-for", OrNothing(AGE), "AGE", "How long a lease runs."),
+    _part("--lease-for", OrNothing(LENGTH), "AGE", "How long a lease runs."),
     _part(
         "--on-death", _one_of("open", "halt"), "WHAT", "What a death does to its key: open, halt."
     ),
     _part("--retention-count", _number(0), "N", "How many finished tasks are kept."),
-    _part("--retention-age", OrNothing(AGE), "AGE", "How long each of them is kept."),
+    _part("--retention-age", OrNothing(LENGTH), "AGE", "How long each of them is kept."),
     _part("--record", _one_of("on", "off"), "ON", "Whether refusals are kept too: on, off."),
 )
 """An option for every part of a policy."""
@@ -149,8 +149,9 @@ def reconfigure(why: str, by: str | None, queue: Path, as_json: bool, **told: An
     """Agree on another policy, from now on.
 
     What is not told stays as it is; every part but the factor and the cap takes the word none, for
-    off. Ages are like 30s, 5m, 2h or 1d. --max-attempts is for new tasks: those that are there keep
-    their own. Agreeing on what holds already is harmless, and writes nothing.
+    off. Ages are like 30s, 5m, 2h or 1d; a number alone is seconds. --max-attempts is for new
+    tasks: those that are there keep their own. Agreeing on what holds already is harmless, and
+    writes nothing.
 
     --json: one object with policy (as agreed) and changed.
     """

@@ -110,8 +110,8 @@ def run(context: click.Context, flow: Path, queue: Path, workers: int, as_json: 
       timeout = 60
 
     Each command gets EVENTQ_TASK, EVENTQ_ATTEMPT, EVENTQ_LEASE, EVENTQ_QUEUE and EVENTQ_WORK, a
-    directory of the queue to work in. What it prints goes to DIR/output/LEASE.log. One runner
-    works on a queue at a time.
+    directory of the queue to work in: DIR/work, which all tasks share. What it prints goes to
+    DIR/output/LEASE.log. One runner works on a queue at a time.
 
     --json: one object for each thing that happens, with event and task; the last is the summary.
     """

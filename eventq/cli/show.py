@@ -156,8 +156,9 @@ class Screen:
         fitted = _fitted(columns[:-1], widths, room - 2 * len(widths), least=1)
         for number, line in enumerate(lines):
             self._console.print(_grid_of(columns[:-1], fitted, [line[:-1]], titled=not number))
-            below = _cell(line[-1]) if number else _title(line[-1])
-            self._console.print(Padding(below, (0, 0, 0, 4)), overflow="fold")
+            if line[-1]:
+                below = _cell(line[-1]) if number else _title(line[-1])
+                self._console.print(Padding(below, (0, 0, 0, 4)), overflow="fold")
 
 
 def _grid_of(

@@ -115,6 +115,10 @@ def work(
       with WorkQueue.open("nightly") as q:
           q.enqueue("fetch", {"argv": ["python3", "fetch.py"], "timeout": 60})
 
+    A command without a cwd runs in DIR/work (EVENTQ_WORK), which all tasks of the queue share: give
+    each a cwd, or let it make a folder of its own there. What it prints goes to
+    DIR/output/LEASE.log.
+
     Each command has a lease that ends by itself: if its worker is killed, the task comes back to
     the others. A task that is cancelled has its command stopped. Asked to stop (Ctrl-C or TERM),
     the worker begins nothing more, lets what runs finish within the grace, and then stops it and
