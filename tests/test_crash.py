@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from disk import (
 from eventq import EventqError, HandleFinished, LogDamaged, State, WorkQueue
 from eventq.core.evolve import replay
 from eventq.storage.disk import Disk as RealDisk
+from eventq.storage.verify import Verification
 from eventq.testing.faults import FaultyDisk
 
 SHORT = FIXTURES / "short"
@@ -366,3 +368,63 @@ def test_what_was_cut_off_lasts_before_the_log_ends_without_it(tmp_path: Path) -
     assert kept(tmp_path / "left") == [b"torn"]
     names = [call.name for call in disk.calls]
     assert names.index("ftruncate") > len(names) - 1 - names[::-1].index("sync_folder")
+
+
+def test_a_torn_tail_that_is_written_over_while_it_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read never stood on the disk: it is read again before damage is believed, by who
+    opens, by who looks at entries and by who verifies."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, snapshots=False) as q:
+        q.enqueue("a")
+        q.enqueue("b")
+    (file,) = segments(path)
+    whole = file.read_bytes()
+    last = len(b"".join(whole.splitlines(keepends=True)[:-1]))
+    torn = b'{"v":1,"seq":3,"at":"2020-'  # was read, then cut off; behind it stands what is there
+    read = whole[:last] + torn + whole[last + len(torn) :]
+    real = Path.open
+    spoilt = 0
+
+    def open_(self: Path, *args: Any, **more: Any) -> Any:
+        nonlocal spoilt
+        if self == file and spoilt:
+            spoilt -= 1
+            return io.BytesIO(read)
+        return real(self, *args, **more)
+
+    monkeypatch.setattr(Path, "open", open_)
+    with WorkQueue.open(path, read_only=True) as reader:
+        looks: list[Callable[[], int]] = [
+            lambda: max(entry.seq for entry in reader.entries()),
+            lambda: max(entry.seq for entry in Verification(path).entries()),
+            lambda: reader.at(2).seq + 1,
+            lambda: WorkQueue.open(path, read_only=True).state.seq,
+        ]
+        for look in looks:
+            spoilt = 1
+            assert look() == 3
+            assert spoilt == 0
+        spoilt = 2
+        with pytest.raises(LogDamaged):
+            list(reader.entries())
+
+
+def test_the_same_is_no_damage_to_a_handle_that_reads_on(tmp_path: Path) -> None:
+    """It reads what others wrote since, in pieces; under the lock nobody writes meanwhile."""
+    path, disk = tmp_path / "q", FaultyDisk()
+    with (
+        WorkQueue.open(path, snapshots=False) as q,
+        WorkQueue.open(path, read_only=True, disk=disk) as reader,
+    ):
+        assert reader.state.seq == 1
+        q.enqueue("a")
+        real, spoilt = disk.pread, [True]
+
+        def pread(descriptor: int, size: int, offset: int) -> bytes:
+            text = real(descriptor, size, offset)
+            return b'{"v":2' + text[6:] if spoilt and spoilt.pop() else text
+
+        disk.pread = pread  # type: ignore[method-assign]
+        assert reader.task("a") is not None

@@ -242,15 +242,21 @@ class Log(Synced):
             if not cursor.file.exists():
                 return
             self._segment = self._open(cursor.file)
+        found = -1
         while True:
             rest = os.fstat(self._segment).st_size - cursor.offset
             if rest < 0:
                 raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
             end = cursor.offset + rest
             if rest:
-                yield from cursor.follow(
-                    io.BytesIO(pread(self.disk, self._segment, rest, cursor.offset))
-                )
+                text = io.BytesIO(pread(self.disk, self._segment, rest, cursor.offset))
+                try:
+                    yield from cursor.follow(text)
+                except LogDamaged:
+                    if locked or found == cursor.offset:
+                        raise
+                    found = cursor.offset  # as in `twice`
+                    continue
             after = cursor.copy()
             cut = cursor.offset < end
             begun = os.fstat(self._lock).st_size if self._lock >= 0 else -1

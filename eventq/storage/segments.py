@@ -18,7 +18,7 @@ from eventq.storage.chain import GENESIS, TAIL, hash_of, prev_of
 from eventq.storage.codec import NewerVersion, NotALine, read
 from eventq.storage.errors import Archived, LogDamaged, LogNewer
 
-__all__ = ["CUT_SHORT", "Cursor", "find_segments", "segment_path"]
+__all__ = ["CUT_SHORT", "Cursor", "find_segments", "segment_path", "twice"]
 
 E = TypeVar("E")
 
@@ -128,10 +128,8 @@ class Cursor:
             raise self._missing(f"the log begins only with entry {known[0]}")
         rest = 0  # the file may have been archived since it was found
         while self.file.exists():
-            with self.file.open("rb", buffering=1 << 20) as lines:
-                lines.seek(self.offset)
-                yield from self.follow(lines, parse)
-                rest = lines.seek(0, 2) - self.offset
+            yield from twice(self, lambda: self._read_on(parse))
+            rest = self.file.stat().st_size - self.offset
             if not self.next_segment(rest):
                 break
         later = [first for first in known if first > self.first]
@@ -141,6 +139,11 @@ class Cursor:
             raise self._missing(what)
         if later:
             raise self.damaged(CUT_SHORT)
+
+    def _read_on(self, parse: Callable[[bytes], Any]) -> Iterator[Any]:
+        with self.file.open("rb", buffering=1 << 20) as lines:
+            lines.seek(self.offset)
+            yield from self.follow(lines, parse)
 
     def _missing(self, what: str) -> Archived | LogDamaged:
         """The error for a segment that is not there: it is archived, or this is damage."""
@@ -164,6 +167,24 @@ class Cursor:
     def overtaken(self) -> bool:
         """Whether a segment is there that lines which are missing here must have preceded."""
         return find_segments(self.log)[-1:] > [self.seq + 1]
+
+
+def twice(cursor: Cursor, read_on: Callable[[], Iterator[E]]) -> Iterator[E]:
+    """What `read_on` gives from where the cursor stands, without the lock.
+
+    Damage is believed when it is found twice in the same place: half a line may have been read
+    that a writer then cut off, and new lines behind it.
+    """
+    found = -1
+    while True:
+        try:
+            yield from read_on()
+        except LogDamaged:
+            if found == cursor.offset:
+                raise
+            found = cursor.offset
+        else:
+            return
 
 
 def _what_is_wrong(line: bytes) -> str:

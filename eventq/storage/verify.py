@@ -21,7 +21,7 @@ from eventq.storage.archived import away, needed
 from eventq.storage.chain import GENESIS, fits, hash_of
 from eventq.storage.codec import decode, encode, version_of
 from eventq.storage.errors import LogDamaged, LogNewer
-from eventq.storage.segments import Cursor, find_segments, segment_path
+from eventq.storage.segments import Cursor, find_segments, segment_path, twice
 from eventq.storage.snapshot import load, snapshot_path, snapshots
 from eventq.storage.upcast import VERSION
 
@@ -134,7 +134,7 @@ class Verification:
             self._begin_behind_the_archive()
         cursor = self._cursor
         while True:
-            yield from self._segment()
+            yield from twice(cursor, self._segment)
             rest = cursor.file.stat().st_size - cursor.offset
             if not cursor.next_segment(rest):
                 break
@@ -162,11 +162,12 @@ class Verification:
             self._bears_out("the head given", self._given)
 
     def _segment(self) -> Iterator[Entry]:
-        """The entries of one segment, each encoded again."""
+        """The entries of one segment, from where the cursor stands, each encoded again."""
         cursor = self._cursor
-        self.end = 0
+        self.end = cursor.offset
         with cursor.file.open("rb", buffering=1 << 20) as file:
-            for number, read in enumerate(cursor.follow(file, _Read), 1):
+            file.seek(cursor.offset)
+            for number, read in enumerate(cursor.follow(file, _Read), cursor.lines + 1):
                 entry, line = read.entry, read.bytes
                 self.place = where = cursor.file, number, self.end
                 self.present = read.present
