@@ -105,6 +105,7 @@ def test_where_a_snapshot_knows_of_lost_lines_every_operator_is_told(queue: Path
     file.write_bytes(b"")
     for words in ("pause --why x", "tick", "log", "verify"):
         assert ask(queue, words).code == 8
+    assert ask(queue, "repair --to", f"{queue}-copy").code == 9  # nothing stands before the damage
     assert file.read_bytes() == b""
 
 

@@ -467,7 +467,7 @@ def test_what_cannot_be_is_told_at_once(q, options, code, error):
 def test_the_names_of_runners_are_taken(q, name):
     """Whose name begins so, a reader of the log would take for a runner's worker."""
     with pytest.raises(click.BadParameter, match=r"how `eventq run` calls .* another name"):
-        work.main(["--queue", str(q.path), "--name", name], standalone_mode=False)
+        work.main(["--queue", str(q.path), "--drain", "--name", name], standalone_mode=False)
 
 
 def test_its_help_says_where_a_command_runs():
