@@ -85,9 +85,10 @@ newline is finished.
 Any other misfit is damage: a hash, a seq, a `prev`, a field that does not fit, a segment that is
 missing or cut short. It is told with its file, line and byte, what was expected and what to do, and
 is never mended. Nothing is written to a damaged log; what stands before the damage can be read.
-`eventq repair` makes a copy up to the damage and says what is lost. `eventq verify` reads a log
-from its first line, trusts nothing else, and says whether it is intact, complete against a head
-that was kept elsewhere, and legal.
+Opening reads what a fold needs; the arguments in `ask`, and whether an entry has its one spelling,
+are looked at by who reads entries and by `verify`. `eventq repair` makes a copy up to the damage
+and says what is lost. `eventq verify` reads a log from its first line, trusts nothing else, and
+says whether it is intact, complete against a head that was kept elsewhere, and legal.
 
 Nothing in a log is ever executed, imported or unpickled; no name of a file comes from a caller.
 
