@@ -12,7 +12,8 @@ from disk import FIXTURES, ZEROS, body_of, copied, lines, seal, segments
 from eventq import State, WorkQueue
 from eventq.core.events import Enqueued, Failed, Json
 from eventq.core.evolve import replay
-from eventq.storage.codec import NotALine, decode, read, version_of
+from eventq.storage.codec import NotALine, decode, read
+from eventq.storage.newer import version_of
 from eventq.storage.segments import Cursor
 from eventq.storage.upcast import STEPS, VERSION, Step, Steps, checked
 

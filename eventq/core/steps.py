@@ -57,7 +57,7 @@ def _enqueued(draft: Draft, event: Enqueued, record: Record) -> None:
 
 def _named(draft: Draft, task: str) -> bool:
     """Whether anything unfinished names this task."""
-    return next(draft.dependents(task), None) is not None
+    return bool(draft.edges.size) and next(draft.dependents(task), None) is not None
 
 
 def _bind(draft: Draft, record: Record) -> None:

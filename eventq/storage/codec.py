@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Union, cast, get_type_hints
+from typing import Any, Literal, Union, cast, get_type_hints
 
 import msgspec
 from attrs import fields
@@ -51,9 +51,10 @@ from eventq.core.events import (
     Unblocked,
 )
 from eventq.core.evolve import Folded, take_for
-from eventq.storage.asked import NewerVersion, NotALine, command_of, read_ask, written_ask
+from eventq.storage.asked import NewerVersion, NotALine, read_ask, written_ask
 from eventq.storage.chain import next_hash
 from eventq.storage.convert import moment, structure, unstructure
+from eventq.storage.newer import refuse_newer, version_of
 from eventq.storage.upcast import STEPS, VERSION, Steps, upcast
 
 __all__ = [
@@ -68,7 +69,6 @@ __all__ = [
     "plain_event",
     "raw",
     "read",
-    "version_of",
 ]
 
 
@@ -198,7 +198,6 @@ def _writer(kind: type[Event], wire: Callable[..., Any]) -> Callable[[Any], Any]
 
 _WRITERS = {kind: _writer(kind, wire) for kind, wire in _WIRE.items()}
 _OPERATORS = frozenset(command.do for command in COMMANDS if command.operator)
-_KNOWN = frozenset(command.do for command in COMMANDS)
 _to_bytes = msgspec.json.Encoder().encode
 
 
@@ -247,7 +246,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     seq: int
     at: datetime
     by: str | None
-    do: str
+    do: Literal[tuple(command.do for command in COMMANDS)]  # type: ignore[valid-type]
     ask: dict[str, Any]
     events: list[Union[tuple(_WIRE.values())]]  # type: ignore[valid-type]  # noqa: UP007
     hash: str
@@ -321,8 +320,6 @@ def read(line: bytes, steps: Steps = STEPS) -> Folded:
             entry = _parsed(line, steps)
     except (msgspec.DecodeError, ValueError):
         entry = _parsed(line, steps)
-    if entry.do not in _KNOWN:
-        command_of(entry.do)
     events = entry.events
     for i, event in enumerate(events):
         if (whole := _FOR_THE_FOLD.get(type(event))) is not None:
@@ -338,40 +335,12 @@ def decode(line: bytes, steps: Steps = STEPS) -> Entry:
     )
 
 
-class _Version(msgspec.Struct):
-    v: int
-
-
-class _Type(msgspec.Struct):
-    type: str = ""
-
-
-class _Types(msgspec.Struct):
-    events: list[_Type]
-
-
-def version_of(line: bytes) -> int:
-    """The version that a line says it has; the present one where it says none."""
-    try:
-        return msgspec.json.decode(line, type=_Version).v
-    except (msgspec.DecodeError, ValueError):
-        return VERSION
-
-
 def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
     """An older line in the form of the present one; else what is wrong with a line that does not
     read, which may be that it is newer."""
     version = version_of(line)
-    if version > VERSION:
-        raise NewerVersion(
-            f"it was written by version {version} of the format, and this eventq knows {VERSION}"
-        )
+    refuse_newer(line, version, _CLASSES)
     if version == VERSION:
-        if strange := _unknown_types(line):
-            raise NewerVersion(
-                f"it has an event of the type {strange[0]!r}, which this eventq does not know: "
-                "a newer one may have written it"
-            )
         raise NotALine(f"it does not read as an entry: {error}")
     if version not in steps:
         raise NotALine(f"no eventq ever wrote version {version} of the format")
@@ -379,14 +348,6 @@ def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
         return _read_line(upcast(line, version, steps))
     except (LookupError, TypeError, ValueError, msgspec.DecodeError) as wrong:
         raise NotALine(f"it does not read as an entry of version {version}: {wrong}") from None
-
-
-def _unknown_types(line: bytes) -> list[str]:
-    try:
-        events = msgspec.json.decode(line, type=_Types).events
-    except (msgspec.DecodeError, ValueError):
-        return []
-    return [event.type for event in events if event.type and event.type not in _CLASSES]
 
 
 # As plain values, with cattrs.

@@ -19,8 +19,9 @@ from eventq.core.events import Entry
 from eventq.core.state import State
 from eventq.storage.archived import away, needed
 from eventq.storage.chain import GENESIS, fits, hash_of
-from eventq.storage.codec import decode, encode, version_of
+from eventq.storage.codec import decode, encode
 from eventq.storage.errors import LogDamaged, LogNewer
+from eventq.storage.newer import version_of
 from eventq.storage.segments import Cursor, find_segments, segment_path, twice
 from eventq.storage.snapshot import load, snapshot_path, snapshots
 from eventq.storage.upcast import VERSION
