@@ -78,6 +78,7 @@ def replay(
 def _replay_flat(draft: Draft, entries: Iterable[Folded]) -> State:
     """The same for a flat draft, with `begin` and `tell` written out: opening waits for it."""
     records: Any = draft.records
+    owner = draft.owner
     for entry in entries:
         seq = entry.seq
         if seq != draft.seq + 1:
@@ -92,10 +93,12 @@ def _replay_flat(draft: Draft, entries: Iterable[Folded]) -> State:
             name = event.task  # type: ignore[union-attr]  # as in `tell`
             record = records.get(name)
             step = steps.get(ABSENT if record is None else record.status)
-            if step is None or not draft.position or record is None:
+            if step is None or not draft.position:
                 tell(draft, event)
                 continue
             draft.position += 1
+            if record is None:
+                records[name] = record = Record(event, draft.position, ABSENT, owner=owner)  # type: ignore[arg-type]
             try:
                 step[1](draft, event, record)
             except KeyError:
