@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from disk import Ticks, check_chain, lines
+from disk import Ticks, check_chain, lines, segments
 from script import CALLS, Run, kept, whole
 
 from eventq import Enqueue, HandleFinished, WorkQueue
@@ -56,6 +56,23 @@ def test_a_power_cut_at_every_call(ram: Path) -> None:
     assert states >= 5 * cuts
 
 
+def test_what_a_failed_write_left_does_not_come_back_in_a_full_segment(ram: Path) -> None:
+    """It was cut off again: that has to last before a later segment says that this one is whole."""
+    path, disk = ram / "q", FaultyDisk()
+    with WorkQueue.open(path, segment_bytes=1500, snapshots=False, disk=disk) as q:
+        q.enqueue("a")
+        disk.fail("pwrite", written=40)
+        with pytest.raises(OSError, match="Input/output error"):
+            q.enqueue("b")
+        q.enqueue("c", "x" * 900)
+        assert len(segments(path)) == 2
+        for n, choose in enumerate(every_choice()):
+            disk.leave(path, ram / str(n), choose)
+            with WorkQueue.open(ram / str(n)) as left:
+                assert [task.id for task in left.state.tasks()] == ["a", "c"]
+    assert n > 0
+
+
 ROUNDS, LIVES = (25, 4) if THOROUGH else (8, 1)
 
 
@@ -86,7 +103,7 @@ def test_a_long_life_on_a_bad_disk(seed: int, ram: Path) -> None:
     entries = len(check_chain(path))
     print(f"{entries} entries, {cuts} power cuts, {failures} failed commands")
     assert entries > 20 * ROUNDS
-    assert failures > ROUNDS
+    assert failures > ROUNDS // 4
 
 
 def a_bad_disk(draw: Random) -> FaultyDisk:

@@ -346,7 +346,7 @@ class Log(Synced):
         """Sync the full segment and begin the next."""
         self.look()  # a name is about to be made
         cursor = self._cursor
-        self._sync_now(cursor.seq)
+        self._sync_all()
         begun = os.fstat(self._lock).st_size + 1
         self.disk.ftruncate(self._lock, begun)
         file = segment_path(self._folder, cursor.seq + 1)

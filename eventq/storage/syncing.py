@@ -95,6 +95,14 @@ class Synced:
             self._sync_segment()
             self._synced = max(written, seq)
 
+    def _sync_all(self) -> None:
+        """Sync the open segment whatever is known of it: no seq tells of bytes that a failed write
+        has left there, and that were cut off again."""
+        with self._syncing:
+            self.check_alive()
+            self._sync_segment()
+            self._synced = max(self._synced, self._cursor.seq)
+
     def _sync_segment(self) -> None:
         """Sync the open segment. Where that fails the handle is finished, and the log marked."""
         try:
