@@ -1,6 +1,7 @@
-"""Hypothesis profiles: the default draws the same examples each time, `thorough` new and more ones.
+"""What many tests ask for: queues, a folder in memory, and how many examples hypothesis draws.
 
-CI sets HYPOTHESIS_PROFILE=thorough; everywhere else a test that turns red must mean a change.
+By default it draws the same ones each time, since a test that turns red must mean a change;
+HYPOTHESIS_PROFILE=thorough asks for new and more ones.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from disk import Queues
 from hypothesis import HealthCheck, settings
+
+from eventq import WorkQueue
 
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
@@ -41,3 +45,16 @@ def ram() -> Iterator[Path]:
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         yield Path(folder)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
+    """Opens queues: each test that asks for it runs twice."""
+    with Queues(request.param, tmp_path) as queues:
+        yield queues
+
+
+@pytest.fixture
+def q(make: Queues) -> WorkQueue:
+    """One of them."""
+    return make()

@@ -23,6 +23,7 @@ from eventq import (
     Capacity,
     Enqueue,
     Keys,
+    Lease,
     Refusal,
     Retention,
     Retry,
@@ -300,3 +301,10 @@ class Disk:
 
 _CALLS = ("pwrite", "fdatasync", "fsync", "ftruncate")
 EIO = OSError(errno.EIO, "Input/output error")
+
+
+def out(q: WorkQueue, worker: Any = None, **more: Any) -> Lease:
+    """The lease of a start that gets something."""
+    lease = q.start(worker, **more)
+    assert lease is not None
+    return lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,6 @@ from eventq import (
 from eventq.core.current import EVENTS
 from eventq.core.evolve import replay
 from eventq.testing.faults import FaultyDisk
-
-
-@pytest.fixture(params=["memory", "disk"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
-    with Queues(request.param, tmp_path) as queues:
-        yield queues
 
 
 def as_logged(q: WorkQueue) -> State:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import Queues, check_chain
+from disk import Queues, check_chain, out
 
 from eventq import (
     BadValue,
@@ -22,7 +22,6 @@ from eventq import (
     Enqueue,
     EventqError,
     HandleFinished,
-    Lease,
     LinesLost,
     LogDamaged,
     NotAQueue,
@@ -45,23 +44,6 @@ from eventq.core.decide import decide
 from eventq.core.evolve import evolve
 
 S = Status
-
-
-@pytest.fixture(params=["memory", "disk"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
-    with Queues(request.param, tmp_path) as queues:
-        yield queues
-
-
-@pytest.fixture
-def q(make: Queues) -> WorkQueue:
-    return make()
-
-
-def out(q: WorkQueue, worker: Any = None) -> Lease:
-    lease = q.start(worker)
-    assert lease is not None
-    return lease
 
 
 def last(q: WorkQueue) -> tuple[str, str | None, str | None]:

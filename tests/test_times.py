@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import NOON, Queues, Ticks, check_chain, lines
+from disk import NOON, Queues, Ticks, check_chain, lines, out
 
 from eventq import (
     Backoff,
     BadValue,
-    Lease,
     Retention,
     Retry,
     StaleLease,
@@ -25,23 +23,6 @@ from eventq import (
 from eventq.core.evolve import replay
 
 S = Status
-
-
-@pytest.fixture(params=["memory", "disk"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
-    with Queues(request.param, tmp_path) as queues:
-        yield queues
-
-
-@pytest.fixture
-def q(make: Queues) -> WorkQueue:
-    return make()
-
-
-def out(q: WorkQueue, worker: Any = None, **more: Any) -> Lease:
-    lease = q.start(worker, **more)
-    assert lease is not None
-    return lease
 
 
 def test_leases_run_out_and_can_be_renewed(make: Queues) -> None:

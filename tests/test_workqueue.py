@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import Queues
+from disk import Queues, out
 
 from eventq import (
     BadValue,
@@ -35,23 +34,6 @@ from eventq import (
 )
 
 S = Status
-
-
-@pytest.fixture(params=["memory", "disk"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
-    with Queues(request.param, tmp_path) as queues:
-        yield queues
-
-
-@pytest.fixture
-def q(make: Queues) -> WorkQueue:
-    return make()
-
-
-def out(q: WorkQueue, worker: Any = None, **more: Any) -> Lease:
-    lease = q.start(worker, **more)
-    assert lease is not None
-    return lease
 
 
 def test_a_new_queue_is_empty_and_open(q: WorkQueue) -> None:
