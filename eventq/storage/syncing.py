@@ -83,25 +83,19 @@ class Synced:
         """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
         if seq <= self._synced:
             return
-        self._sync_now(seq)
-
-    def _sync_now(self, seq: int) -> None:
         with self._syncing:
-            if seq <= self._synced:
-                return
+            if seq > self._synced:  # else somebody has done so while this one waited
+                self._sync_all()
+
+    def _sync_all(self) -> None:
+        """Sync the open segment, whatever is known of it: no seq tells of bytes that a failed write
+        has left there, and that were cut off again."""
+        with self._syncing:
             self.check_alive()
             written = self._cursor.seq
             self._unsynced = 0
             self._sync_segment()
-            self._synced = max(written, seq)
-
-    def _sync_all(self) -> None:
-        """Sync the open segment whatever is known of it: no seq tells of bytes that a failed write
-        has left there, and that were cut off again."""
-        with self._syncing:
-            self.check_alive()
-            self._sync_segment()
-            self._synced = max(self._synced, self._cursor.seq)
+            self._synced = max(self._synced, written)
 
     def _sync_segment(self) -> None:
         """Sync the open segment. Where that fails the handle is finished, and the log marked."""
