@@ -11,7 +11,7 @@ from disk import Ticks, copied, lines, segments, tour, untouched
 from ledger import Ledger, Walk
 from terminal import eventq, everything, nightly
 
-from eventq import Retention, WorkQueue
+from eventq import LogDamaged, Retention, WorkQueue
 from eventq.cli.past import taken_by
 from eventq.cli.wording import EVENTS
 from eventq.core.commands import Cancel, Redrive, Start
@@ -334,3 +334,25 @@ def test_at_knows_no_entry_beyond_the_log(tmp_path: Path) -> None:
 def test_every_event_has_its_words() -> None:
     """None is told by the name of its class."""
     assert set(EVENTS) == {*TASK_EVENTS, *QUEUE_EVENTS}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"seq":', b'"sqe":'), (b'"hash":', b'"hush":')],
+    ids=["without a seq", "without a hash"],
+)
+def test_where_the_line_before_is_none_reading_begins_earlier(
+    old: bytes, new: bytes, tmp_path: Path
+) -> None:
+    """Found by halving, it is not taken at its word: what is damaged is that line."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        for _ in range(8):
+            q.enqueue()
+    (file,) = segments(path)
+    texts = file.read_bytes().splitlines(keepends=True)
+    texts[4] = texts[4].replace(old, new, 1)
+    file.write_bytes(b"".join(texts))
+    with pytest.raises(LogDamaged) as caught:
+        list(lines_since(path / "log", 6))
+    assert (caught.value.seq, caught.value.line) == (5, 5)
