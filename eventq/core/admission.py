@@ -42,7 +42,7 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
         raise QueueClosed(next(iter(new)))
     before = t.now
     no_room = _no_room(before, new)
-    if no_room is not None:  # unless there is a cycle: that is looked for on a copy
+    if no_room is not None:  # a cycle would come first: it is looked for where nothing is undone
         t = Telling(Draft.of(t.now), t.at)
     default = before.policy.retry.max_attempts
     for name, task in new.items():

@@ -160,7 +160,6 @@ class Log(Synced):
             check_lock(self.path, self._lock)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
             self._switch(self._open(self._cursor.file), self._cursor)
-            self._begun = UNKNOWN
         self._look_at = monotonic() + LOOK_EVERY
 
     # Reading.
@@ -261,8 +260,7 @@ class Log(Synced):
             cut = cursor.offset < end
             begun = os.fstat(self._lock).st_size if self._lock >= 0 else -1
             if not (
-                self._followed(begun, locked=locked and not cut)
-                and after.next_segment(end - cursor.offset)
+                self._followed(begun, locked=locked) and after.next_segment(end - cursor.offset)
             ):
                 if cut and cursor.overtaken() and os.fstat(self._segment).st_size == end:
                     raise cursor.damaged(CUT_SHORT)
@@ -347,14 +345,12 @@ class Log(Synced):
         self.look()  # a name is about to be made
         cursor = self._cursor
         self._sync_all()
-        begun = os.fstat(self._lock).st_size + 1
-        self.disk.ftruncate(self._lock, begun)
+        self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = self.disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()
         after.next_segment(0)
         self._switch(descriptor, after)
-        self._begun = begun
 
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
