@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
@@ -49,8 +50,7 @@ __all__ = ["NOT_TOLD", "Handle", "no_answer"]
 A = TypeVar("A")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+_utc_now: Callable[[], datetime] = partial(datetime.now, UTC)
 
 
 class _NotTold:
@@ -235,45 +235,55 @@ class Handle(View):
         start that gets nothing is recorded, if all is."""
         if by is not None:
             check_name("by", by)
-        if why is not None and not isinstance(why, str):
-            raise BadValue(f"why must be a text or None, not {why!r}")
         if why is not None:
-            why = storable(why)
-            self._log.door.check_size("why", (why,))
+            why = self._reason(why)
         log = self._log
         log.check_alive()  # in a forked child, another thread may hold the mutex for ever
         with log.mutex:
             try:
-                log.take()
-                self._catch_up(locked=True)
+                if log.take(self._current.now.seq) or not self._current.whole:
+                    self._catch_up(locked=True)
                 current = self._current
                 at = self._now()
-                by = by or self._by or _asker(command, current.now)
+                if by is None:
+                    by = self._by or (_asker(command, current.now) if command.asks else None)
                 try:
                     events = current.decide(command, at)
                 except Refusal as refusal:
-                    policy = current.now.policy
-                    if policy.record:
+                    if current.now.policy.record:
                         self._catch_up(locked=True)
-                        whole = _spelled_out(command, policy)
+                        whole = _spelled_out(command, current.now.policy)
                         self._note(at, command.do, whole.refused(refusal.name), by, why)
                     raise
-                now = current.now
+                now, size = current.now, 0
                 if events:
-                    self._keep(Entry(now.seq, at, command.do, events, command.ask(), by, why))
+                    entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
+                    current.keep(entry)
+                    size = log.append(entry)
                 elif idle and now.policy.record and isinstance(command, Start):
                     self._note(at, command.do, command.ask(), by)
-                now = current.now
-                seq, answered = now.seq, answer(now, events)
-                place = self._snapshot_due()
-                state = None if place is None else current.state()
             finally:
                 log.let_go()
+            # From here on others may write: what is still to do is about this process alone.
+            if events:
+                log.sync_soon(size)
+                current.settle(size)
+                self._know_last()
+            seq, answered = now.seq, answer(now, events)
+            place = self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
+            state = None if place is None else current.state()
         log.secure(seq)
         if state is not None and place is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)
         return answered
+
+    def _reason(self, why: object) -> str | None:
+        """What an operator says, as the log keeps it."""
+        if not isinstance(why, str):
+            raise BadValue(f"why must be a text or None, not {why!r}")
+        self._log.door.check_size("why", (storable(why),))
+        return storable(why)
 
     def archive(
         self, to: str | os.PathLike[str], *, before: int | None = None, keep: int = 1
@@ -318,16 +328,10 @@ class Handle(View):
     def _note(
         self, at: datetime, do: str, ask: dict[str, Any], by: str | None, why: str | None = None
     ) -> None:
-        """Write an entry of which nothing followed."""
-        self._keep(Entry(self._current.now.seq + 1, at, do, (), ask, by, why))
-
-    def _keep(self, entry: Entry) -> None:
-        """Write an entry, and go on from the state after it."""
+        """Write an entry of which nothing followed, and go on from the state after it."""
         current = self._current
-        if entry.events:
-            current.keep(entry)
-        else:
-            current.fold(entry)
+        entry = Entry(current.now.seq + 1, at, do, (), ask, by, why)
+        current.fold(entry)
         current.settle(self._log.append(entry))
         self._know_last()
 
@@ -338,7 +342,7 @@ class Handle(View):
         cost no more than a fixed share of the log itself.
         """
         log = self._log
-        if not self._snapshots or isinstance(log, MemoryLog) or log.unsaved < SNAPSHOT_BYTES:
+        if not self._snapshots or isinstance(log, MemoryLog):
             return None
         if log.unsaved < 4 * TASK_BYTES * len(self._current.now):
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -102,7 +102,9 @@ class View:
 
     def _now(self) -> datetime:
         """The time of the next entry: never before that of the last, and never standing still."""
-        now = check_moment("what the clock gives", self._clock())
+        now = self._clock()
+        if type(now) is not datetime or now.tzinfo is not UTC:
+            check_moment("what the clock gives", now)
         last = self._current.now.at
         if last is not None and now < last:
             return last + timedelta(seconds=time.monotonic() - self._read_at)

@@ -31,7 +31,7 @@ class Current:
     """The state after the last entry, as `now`, which may be asked and not be held on to.
 
     It moves in steps: `decide` and `keep`, or `fold`, and when the entry is in the log, `settle`.
-    Whatever breaks in between leaves it at another seq than the log, or not `whole`, for `restore`.
+    Whatever breaks in between leaves it not `whole`, or at another seq than the log, for `restore`.
     """
 
     def __init__(self, state: State, undo: int = EVENTS) -> None:

@@ -28,10 +28,6 @@ class NewerVersion(NotALine):
     """The line was written by a newer eventq: this one does not know what it means."""
 
 
-def _maybe_seconds(length: timedelta | None) -> float | None:
-    return None if length is None else in_seconds(length)
-
-
 def _written_command(command: Command) -> dict[str, Any]:
     """All fields of a command that was refused."""
     return {
@@ -50,8 +46,8 @@ def _written_value(value: Any) -> Any:
 
 
 _ASK_WRITTEN: dict[str, Callable[[Any], Any]] = {
-    "lease_for": _maybe_seconds,
-    "retry_after": _maybe_seconds,
+    "lease_for": in_seconds,
+    "retry_after": in_seconds,
     "select": unstructure,
     "command": _written_command,
 }
@@ -59,10 +55,11 @@ _ASK_WRITTEN: dict[str, Callable[[Any], Any]] = {
 
 def written_ask(ask: dict[str, Any]) -> dict[str, Any]:
     """What an entry asked, as the log spells it."""
-    return {
-        name: _ASK_WRITTEN[name](value) if name in _ASK_WRITTEN else value
-        for name, value in ask.items()
-    }
+    written = ask
+    for name, value in ask.items():
+        if value is not None and name in _ASK_WRITTEN:
+            written = {**written, name: _ASK_WRITTEN[name](value)}
+    return written
 
 
 _ASK_TYPES: dict[str, Any] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from operator import attrgetter
+from operator import attrgetter, call
 from typing import Any, Literal, Union, cast, get_type_hints
 
 import msgspec
@@ -153,66 +153,52 @@ def kept(text: msgspec.Raw) -> Json | None:
     return None if text == _NULL else Json(text)
 
 
-def _moment(at: datetime) -> datetime | str:
-    """What msgspec spells as `moment` does: the time itself, but for one of a whole second, whose
-    decimals it leaves out."""
-    return at if at.microsecond and at.tzinfo is UTC else moment(at)
+_spell = msgspec.json.Encoder().encode
+"""How a text, a number, a list or None stands in a line."""
 
 
-def _maybe_moment(at: datetime | None) -> datetime | str | None:
-    return None if at is None else _moment(at)
+def _moment(at: datetime) -> bytes:
+    """As `moment` does; msgspec leaves out the decimals of a whole second."""
+    return _spell(at if at.microsecond and at.tzinfo is UTC else moment(at))
 
 
-_WRITTEN: dict[str, Callable[[Any], Any]] = {
-    "payload": raw,
-    "result": raw,
+def _maybe_moment(at: datetime | None) -> bytes:
+    return b"null" if at is None else _moment(at)
+
+
+def _as_written(text: Json | None) -> bytes:
+    return b"null" if text is None else text
+
+
+_SPELLED: dict[str, Callable[[Any], bytes]] = {
+    "payload": _as_written,
+    "result": _as_written,
     "not_before": _maybe_moment,
     "until": _moment,
     "expires": _maybe_moment,
-    "policy": unstructure,
+    "policy": lambda policy: _spell(unstructure(policy)),
 }
 """Fields whose spelling on the wire is not that of msgspec."""
 
 
-def _writer(kind: type[Event], wire: Callable[..., Any]) -> Callable[[Any], Any]:
-    """What makes of an event the struct that msgspec spells as the line has it."""
+def _speller(kind: type[Event], name: str) -> Callable[[Any], bytes]:
+    """What spells an event as the line has it."""
     names = [field.name for field in fields(cast(Any, kind))]
-    spelled = [(i, _WRITTEN[name]) for i, name in enumerate(names) if name in _WRITTEN]
+    text = b'{"type":"%b"%b}' % (name.encode(), b"".join(b',"%b":%%b' % n.encode() for n in names))
     if not names:
-        return lambda _: wire()
+        return lambda _: text
     values: Any = attrgetter(*names)  # a tuple, but the value itself of one field
+    spells = [_SPELLED.get(name, _spell) for name in names]
     if len(names) == 1:
-        spell_it = _WRITTEN.get(names[0], lambda value: value)
-        return lambda event: wire(spell_it(values(event)))
-    if not spelled:
-        return lambda event: wire(*values(event))
-
-    def write(event: Event) -> Any:
-        written = list(values(event))
-        for i, spell in spelled:
-            written[i] = spell(written[i])
-        return wire(*written)
-
-    return write
+        spell = spells[0]
+        return lambda event: text % spell(values(event))
+    return lambda event: text % (*map(call, spells, values(event)),)
 
 
-_WRITERS = {kind: _writer(kind, wire) for kind, wire in _WIRE.items()}
+_SPELLERS = {kind: _speller(kind, name) for kind, name in EVENTS.items()}
+_DO = {command.do: _spell(command.do) for command in COMMANDS}
 _OPERATORS = frozenset(command.do for command in COMMANDS if command.operator)
-_to_bytes = msgspec.json.Encoder().encode
-
-
-class _Written(msgspec.Struct, gc=False):
-    """The fields of a line in their order, without the hash."""
-
-    v: int
-    seq: int
-    at: datetime | str
-    by: str | None
-    do: str
-    why: str | msgspec.UnsetType | None
-    ask: dict[str, Any]
-    events: list[Any]
-    prev: str | msgspec.UnsetType
+_LINE = b'{"v":%d,"seq":%d,"at":%b,"by":%b,"do":%b%b,"ask":%b,"events":[%b]%b'
 
 
 def encode(entry: Entry, last: bytes, *, first: bool) -> tuple[bytes, bytes]:
@@ -220,20 +206,18 @@ def encode(entry: Entry, last: bytes, *, first: bool) -> tuple[bytes, bytes]:
 
     `last` is the hash of the line before; `first` says that this line begins a segment.
     """
-    do = entry.do
-    body = _to_bytes(
-        _Written(
-            VERSION,
-            entry.seq,
-            _moment(entry.at),
-            entry.by,
-            do,
-            entry.why if do in _OPERATORS else msgspec.UNSET,
-            written_ask(entry.ask) if entry.ask else entry.ask,
-            [_WRITERS[type(event)](event) for event in entry.events],
-            last.decode() if first else msgspec.UNSET,
-        )
-    )[:-1]
+    do, ask = entry.do, entry.ask
+    body = _LINE % (
+        VERSION,
+        entry.seq,
+        _moment(entry.at),
+        _spell(entry.by),
+        _DO[do],
+        b',"why":' + _spell(entry.why) if do in _OPERATORS else b"",
+        _spell(written_ask(ask)) if ask else b"{}",
+        b",".join([_SPELLERS[type(event)](event) for event in entry.events]),
+        b',"prev":"%b"' % last if first else b"",
+    )
     digest = next_hash(last, body)
     return b'%b,"hash":"%b"}\n' % (body, digest), digest
 
@@ -355,7 +339,7 @@ def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
 
 def plain_event(event: Event) -> dict[str, Any]:
     """The event as on the wire, payloads as values."""
-    return cast(dict[str, Any], msgspec.json.decode(_to_bytes(_WRITERS[type(event)](event))))
+    return cast(dict[str, Any], msgspec.json.decode(_SPELLERS[type(event)](event)))
 
 
 def from_plain(wire: dict[str, Any]) -> Event:
@@ -374,7 +358,7 @@ def from_plain(wire: dict[str, Any]) -> Event:
         raise NotALine(f"its worker is {rest['worker']!r}, which is no name")
     for field in ("payload", "result"):
         if rest.get(field) is not None:
-            rest[field] = Json(_to_bytes(rest[field]))
+            rest[field] = Json(_spell(rest[field]))
     try:
         return structure(rest, kind)
     except Exception as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["DISK", "Disk"]
@@ -30,9 +31,16 @@ class Disk:
         """At most `size` bytes from there; none past the end."""
         return os.pread(descriptor, size, offset)
 
-    def pwrite(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
-        """Write there; how many bytes were taken, which may be fewer than were given."""
-        return os.pwrite(descriptor, data, offset)
+    pwrite = staticmethod(os.pwrite)
+    """Write at an offset; how many bytes were taken, which may be fewer than were given."""
+
+    def write_soon(self, descriptor: int, offset: int, size: int) -> None:
+        """Begin to write these bytes, which are to be synced, while there is other work to do.
+
+        That is what Linux does at this advice; elsewhere it may do nothing.
+        """
+        with suppress(OSError):
+            os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
     def ftruncate(self, descriptor: int, size: int) -> None:
         """Let a file end there."""

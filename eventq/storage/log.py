@@ -48,8 +48,8 @@ NOTHING: Callable[[], object] = bool
 LONG = 0.001
 """How many seconds a pause has, in the wait for the lock, from which on others are let in."""
 
-UNKNOWN = -2
-"""No size of a file."""
+UNKNOWN, NO_LOCK = -2, -1
+"""No sizes of a file: one that was not looked at, and that of the lock which a reader has not."""
 
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
@@ -91,7 +91,8 @@ class Log(Synced):
         """When to look again whether the queue is still there, on the monotonic clock."""
         self._begun = UNKNOWN
         """How long the lock was when this segment was last seen to be the last one: the file of
-        the lock grows by a byte before each new segment, so that its size says when to look."""
+        the lock grows by a byte before a segment is begun, or replaced by a copy, so that its size
+        says when to look."""
         self._turn = threading.Condition(self.mutex)
         self.meanwhile: Callable[[], None] = lambda: None
         """What is done before the lock is waited for: to read what others are writing."""
@@ -109,8 +110,9 @@ class Log(Synced):
 
     # The lock.
 
-    def take(self) -> None:
-        """Take the lock, under the mutex; for one who lets go of it whatever comes."""
+    def take(self, seq: int) -> bool:
+        """Take the lock, under the mutex; for one who lets go of it whatever comes. Whether there
+        is, or may be, something that who stands at this seq does not know."""
         if self._finished is not None:
             self.check_alive()
         if self.read_only:
@@ -121,6 +123,7 @@ class Log(Synced):
             self.meanwhile()
             wait = self._lock_timeout
             wait_for_lock(self._flock, self._lock, self.path, wait, error, self._pause)
+        return self._cursor.seq != seq or self.behind(locked=True)
 
     def _pause(self, seconds: float) -> None:
         """Wait a little for the lock. Where that takes long, other threads may look meanwhile, or
@@ -138,7 +141,7 @@ class Log(Synced):
         with self.mutex:
             let_go = self.let_go
             try:
-                self.take()
+                self.take(self.seq)
                 self.let_go = NOTHING
                 yield
             finally:
@@ -207,23 +210,21 @@ class Log(Synced):
 
     def behind(self, *, locked: bool = False) -> bool:
         """Whether there is, or may be, something that this handle has not read."""
-        cursor = self._cursor
         if monotonic() >= self._look_at:
             self.look()
         if self._segment < 0:
-            return cursor.file.exists()
-        segment = os.fstat(self._segment)
-        lock = segment if self._lock < 0 else os.fstat(self._lock)
-        if not (segment.st_nlink and lock.st_nlink):
+            return self._cursor.file.exists()
+        told = os.fstat(self._lock if self._lock >= 0 else self._segment)
+        begun = told.st_size if self._lock >= 0 else NO_LOCK
+        if not told.st_nlink or (begun != self._begun and begun != NO_LOCK):
             self.look()
-            segment = os.fstat(self._segment)
-        if segment.st_size != cursor.offset:
+        if os.lseek(self._segment, 0, os.SEEK_END) != self._cursor.offset:
             return True
-        return self._followed(lock.st_size, locked=locked)
+        return begun != self._begun and self._followed(begun, locked=locked)
 
     def _followed(self, begun: int, *, locked: bool) -> bool:
         """Whether another segment follows, looked up only where the size of the lock says so."""
-        if begun == self._begun and self._lock >= 0:
+        if begun == self._begun:
             return False
         there = os.access(f"{self._folder}/{self._cursor.seq + 1:020}.jsonl", os.F_OK)
         if locked and not there:
@@ -258,7 +259,7 @@ class Log(Synced):
                     continue
             after = cursor.copy()
             cut = cursor.offset < end
-            begun = os.fstat(self._lock).st_size if self._lock >= 0 else -1
+            begun = NO_LOCK if self._lock < 0 else os.lseek(self._lock, 0, os.SEEK_END)
             if not (
                 self._followed(begun, locked=locked) and after.next_segment(end - cursor.offset)
             ):
@@ -285,6 +286,7 @@ class Log(Synced):
         Called under the lock.
         """
         if self._mark.exists():
+            self._say_so()
             renew(self.disk, self._folder, self._mark)
 
     def mend(self) -> bool:
@@ -295,7 +297,7 @@ class Log(Synced):
         if self._segment < 0:
             return False
         torn = self.path / "torn"
-        return mend(self.disk, self._segment, self._cursor, torn, self._sync_segment)
+        return mend(self.disk, self._segment, self._cursor, torn, self._sync_all)
 
     def append(self, entry: Entry) -> int:
         """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then
@@ -319,33 +321,38 @@ class Log(Synced):
         after.hash = digest
         if self._cursor is not cursor or entry.seq != cursor.seq + 1:
             raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
-        self._write(line)
-        self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
-        self.unsaved += len(line)
-        self._unsynced += len(line)
-        return len(line)
-
-    def _write(self, line: bytes) -> None:
-        start = self._cursor.offset
+        start, size, written = cursor.offset, len(line), 0
         try:
-            written = self._pwrite(self._segment, line, start)
-            while written < len(line):
-                written += self._pwrite(self._segment, line[written:], start + written)
+            while written < size:
+                rest = line[written:] if written else line
+                written += self._pwrite(self._segment, rest, start + written)
         except BaseException:
-            try:
-                # A line that got there whole, in spite of an interrupt, may have been read.
-                if os.fstat(self._segment).st_size < start + len(line):
-                    self.disk.ftruncate(self._segment, start)
-            except OSError as error:
-                self._finished = f"a failed write could not be rolled back ({error})"
+            self._take_back(start, size)
             raise
+        self._cursor = after  # in one step: an interrupt finds the log before the line or behind it
+        self.unsaved += size
+        self._unsynced += size
+        return size
+
+    def _take_back(self, start: int, size: int) -> None:
+        """Let the segment end where a write that failed began."""
+        try:
+            # A line that got there whole, in spite of an interrupt, may have been read.
+            if os.fstat(self._segment).st_size < start + size:
+                self.disk.ftruncate(self._segment, start)
+        except OSError as error:
+            self._finished = f"a failed write could not be rolled back ({error})"
+
+    def _say_so(self) -> None:
+        """Let all handles look for themselves at which segment is the last, see `_begun`."""
+        self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
 
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         self.look()  # a name is about to be made
         cursor = self._cursor
         self._sync_all()
-        self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
+        self._say_so()
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = self.disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()

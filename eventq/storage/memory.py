@@ -21,6 +21,7 @@ class MemoryLog:
     """Keeps the entries for as long as the queue lives; with `history=False`, none of them."""
 
     path = None
+    unsaved = 0
 
     def __init__(self, *, history: bool) -> None:
         self._entries: list[Entry] | None = [] if history else None
@@ -31,9 +32,12 @@ class MemoryLog:
         self.door = OpenDoor()
         self._shut = False
 
-    def take(self) -> None:
-        """Who has the mutex has all there is to take."""
-        self.check_alive()
+    def take(self, seq: int) -> bool:
+        """Who has the mutex has all there is to take. Whether who stands at this seq has missed
+        something: nobody else writes."""
+        if self._shut:
+            self.check_alive()
+        return seq != self.head[0]
 
     def let_go(self) -> None:
         """The mutex is all."""
@@ -42,7 +46,7 @@ class MemoryLog:
     def alone(self) -> Iterator[None]:
         """Hold the mutex over several commands of this thread."""
         with self.mutex:
-            self.take()
+            self.check_alive()
             yield
 
     @property
@@ -69,6 +73,9 @@ class MemoryLog:
         self.head = (entry.seq, GENESIS)
         self.grown.notify_all()
         return 0
+
+    def sync_soon(self, size: int) -> None:
+        """There is no disk."""
 
     def secure(self, seq: int) -> None:
         """Nothing is safer than the process."""

@@ -72,11 +72,19 @@ class Synced:
             f"it belongs to process {self._pid}, which was forked: open the queue again in this one"
         )
 
+    def sync_soon(self, size: int) -> None:
+        """The last so many bytes were just written: they are to be synced before the answer, and
+        the disk can begin with them while that is made."""
+        if self._later is None:
+            self.disk.write_soon(self._segment, self._cursor.offset - size, size)
+
     def secure(self, seq: int) -> None:
         """Make the entries up to this one as safe as an answer that rests on them has to be."""
+        if seq <= self._synced:
+            return
         if self._later is None or self._unsynced > BYTES:
             self.sync(seq)
-        elif seq > self._synced:
+        else:
             self._later.ask()
 
     def sync(self, seq: int) -> None:
@@ -89,26 +97,28 @@ class Synced:
 
     def _sync_all(self) -> None:
         """Sync the open segment, whatever is known of it: no seq tells of bytes that a failed write
-        has left there, and that were cut off again."""
+        has left there, and that were cut off again. Where that fails the handle is finished, and
+        the log marked."""
         with self._syncing:
-            self.check_alive()
+            if self._finished is not None:
+                self.check_alive()
             written = self._cursor.seq
             self._unsynced = 0
-            self._sync_segment()
-            self._synced = max(self._synced, written)
+            try:
+                self._fdatasync(self._segment)
+            except OSError as error:
+                self._sync_failed(error)
+            if written > self._synced:
+                self._synced = written
 
-    def _sync_segment(self) -> None:
-        """Sync the open segment. Where that fails the handle is finished, and the log marked."""
-        try:
-            self._fdatasync(self._segment)
-        except OSError as error:
-            if not self.read_only:
-                self._finished = f"a sync failed ({error}), so what it wrote may be lost"
-                self._unmarked = True
-                self._leave_mark()
-                raise
-            if error.errno not in (errno.EINVAL, errno.EROFS):
-                raise  # else nothing can be written there, and so nothing is unsynced
+    def _sync_failed(self, error: OSError) -> None:
+        if not self.read_only:
+            self._finished = f"a sync failed ({error}), so what it wrote may be lost"
+            self._unmarked = True
+            self._leave_mark()
+            raise error
+        if error.errno not in (errno.EINVAL, errno.EROFS):
+            raise error  # else nothing can be written there, and so nothing is unsynced
 
     def _leave_mark(self) -> None:
         """Say to who opens the log next that what it reads may not be on disk. On a disk that

@@ -182,6 +182,9 @@ class FaultyDisk(Disk):
             raise self._failure(error)
         return written
 
+    def write_soon(self, descriptor: int, offset: int, size: int) -> None:
+        """Nothing: whatever was written may be on the disk before it is synced, or not."""
+
     def ftruncate(self, descriptor: int, size: int) -> None:
         path, file = self._open[descriptor]
         self._asked("ftruncate", path)
