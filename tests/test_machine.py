@@ -355,7 +355,7 @@ MUTANTS: list[tuple[Any, str, Any]] = [
     (decide, "DUE_LIMIT", 1),
     (decide, "_known_worker", lambda *_: None),
     (state.Reading, "held_by", lambda *_: None),
-    (state.Reading, "root", lambda *_: None),
+    (state.State, "root", lambda *_: None),
     (state.Reading, "holder", lambda *_: None),
     (state.Reading, "surplus", lambda *_: iter(())),
     (evolve_module, "place_front", lambda *_: None),

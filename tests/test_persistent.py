@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventq.core.persistent import LEAF, WIDTH, Map, Sorted, own
+from eventq.core.persistent import LEAF, WIDTH, Changes, Map, Sorted
 
 
 class Clash:
@@ -47,32 +47,34 @@ def same_map(found: Map[Any, Any], model: dict[Any, Any]) -> None:
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_map_does_what_a_dict_does_and_copies_stay(keys: str, seed: int) -> None:
-    """Random changes agree with a dict; no later change reaches what another owner had."""
+    """Random changes agree with a dict; no later change reaches a map that was made before."""
     rng = random.Random(f"{keys}{seed}")
     key = KEYS[keys]
     span = 60 if "hash" in keys else 900
-    found: Map[Any, int] = Map({}, object())
+    found: Map[Any, int] = Map()
+    changes = Changes(found)
     model: dict[Any, int] = {}
     kept: list[tuple[Map[Any, int], dict[Any, int]]] = []
     for step in range(4000):
         growing = step // 800 % 2 == 0
         at = key(rng.randrange(span))
-        assert (at in found) == (at in model)
-        assert found.get(at) == model.get(at)
-        assert found.get(at, "none") == model.get(at, "none")
+        assert changes[at] == model.get(at)
         if rng.random() < (0.8 if growing else 0.2):
-            found[at] = model[at] = step
+            changes[at] = model[at] = step
         elif at in model:
-            del found[at]
+            changes.drop(at)
             del model[at]
         else:
             with pytest.raises(KeyError):
-                del found[at]
-        assert len(found) == len(model)
+                changes.drop(at)
+        assert changes[at] == model.get(at)
         if rng.random() < 0.02:
+            found = changes.done()
             kept.append((found, model.copy()))
-            found = found.owned(object())
-    same_map(found, model)
+            changes = Changes(found)
+            assert all((key(i) in found) == (key(i) in model) for i in range(span))
+            assert all(found[key(i)] == model.get(key(i)) for i in range(span))
+    same_map(changes.done(), model)
     assert len(kept) > 40
     for old, then in kept:
         same_map(old, then)
@@ -81,60 +83,70 @@ def test_a_map_does_what_a_dict_does_and_copies_stay(keys: str, seed: int) -> No
 def test_a_map_grows_through_many_sizes() -> None:
     """Keys stay where they can be found while the map gets more leaves, and when it empties."""
     found: Map[int, int] = Map()
-    for i in range(LEAF * 4**4 + 10):
-        found[i] = -i
-    assert len(found) == LEAF * 4**4 + 10
-    assert all(found.get(i) == -i for i in range(len(found)))
-    for i in list(found):
-        del found[i]
+    number = LEAF * 4**4 + 10
+    for begin in range(0, number, 50):
+        found = found.changed({i: -i for i in range(begin, min(begin + 50, number))})
+    assert len(found) == number
+    assert all(found[i] == -i for i in range(number))
+    for begin in range(0, number, 50):
+        found = found.changed(dict.fromkeys(range(begin, begin + 50)))
     assert len(found) == 0
     assert list(found) == []
 
 
 def test_a_map_finds_keys_as_a_dict_does() -> None:
     """1, 1.0 and True are one key, and None is a key."""
-    found: Map[Any, str] = Map()
-    found[1] = "one"
-    found[True] = "yes"
-    found[None] = "nobody"
+    changes: Changes[Any, str] = Changes(Map())
+    changes[1] = "one"
+    changes[True] = "yes"
+    changes[None] = "nobody"
+    found = changes.done()
     assert list(found.items()) in ([(1, "yes"), (None, "nobody")], [(None, "nobody"), (1, "yes")])
-    assert found.get(1.0) == "yes"
-    assert found.get(None) == "nobody"
+    assert found[1.0] == "yes"
+    assert found[None] == "nobody"
 
 
-def test_owners_of_one_original_do_not_see_each_other() -> None:
-    """Two copies of one map, or of one sorted set, are changed apart; the same owner has one."""
-    original: Map[int, str] = Map()
+def test_changes_of_one_original_do_not_see_each_other() -> None:
+    """One map, or one sorted set, is changed apart by two; changes can be made of changes."""
+    original: Map[int, str] = Map(dict.fromkeys(range(5000), "old"))
     row: Sorted[tuple[int]] = Sorted()
     for i in range(5000):
-        original[i] = "old"
         row = row.add((i,), None)
     one, other = object(), object()
-    left, right = original.owned(one), original.owned(other)
-    assert left.owned(one) is left
+    left, right = Changes(original), Changes(original)
     low = high = row
     for i in range(0, 5000, 7):
         left[i] = "left"
-        del right[i]
+        right.drop(i)
         low = low.remove((i,), one)
         high = high.add((i + 10_000,), other)
-    assert all(left.get(i) == ("left" if i % 7 == 0 else "old") for i in range(5000))
-    assert all(right.get(i) == (None if i % 7 == 0 else "old") for i in range(5000))
-    assert all(original.get(i) == "old" for i in range(5000))
+    further = Changes(left)
+    for i in range(0, 5000, 14):
+        further.drop(i)
+    for changes in (left, left.done()):
+        assert all(changes[i] == ("left" if i % 7 == 0 else "old") for i in range(5000))
+    for changes in (right, right.done()):
+        assert all(changes[i] == (None if i % 7 == 0 else "old") for i in range(5000))
+    for changes in (further, further.done()):
+        assert sum(changes[i] is None for i in range(5000)) == len(range(0, 5000, 14))
+        assert changes[7] == "left"
+    assert all(original[i] == "old" for i in range(5000))
     assert list(row) == [(i,) for i in range(5000)]
     assert list(low) == [(i,) for i in range(5000) if i % 7]
     assert list(high) == [*row, *((i + 10_000,) for i in range(0, 5000, 7))]
 
 
-def test_a_plain_dict_is_anybodys_to_change() -> None:
-    """`own` leaves it as it is, and gives a map to its owner."""
-    plain: Any = {}
-    found: Map[int, int] = Map()
-    owner = object()
-    assert own(plain, owner) is plain
-    assert own(found, owner) is not found
-    mine = own(found, owner)
-    assert own(mine, owner) is mine
+def test_what_comes_and_goes_leaves_nothing_in_the_changes() -> None:
+    """A key that was not there before is gone when it is dropped; another is noted as gone."""
+    changes: Changes[str, int] = Changes(Map({"there": 1}))
+    changes["new"] = 2
+    changes.drop("new")
+    assert dict(changes) == {}
+    changes.drop("there")
+    assert dict(changes) == {"there": None}
+    for key in ("new", "there", "never"):
+        with pytest.raises(KeyError):
+            changes.drop(key)
 
 
 def same_sorted(found: Sorted[Any], model: list[Any], rng: random.Random) -> None:
@@ -249,17 +261,15 @@ def grown(changes: Callable[[], Any]) -> int:
 
 def test_a_kept_copy_costs_the_change_and_not_the_whole() -> None:
     """Keeping 100 states of a collection of 60,000 costs some kilobytes each, not megabytes."""
-    original: Map[int, int] = Map()
+    original: Map[int, int] = Map({i: i for i in range(60_000)})
     row: Sorted[tuple[int]] = Sorted()
     for i in range(60_000):
-        original[i] = i
         row = row.add((i,), None)
 
     def maps() -> list[Map[int, int]]:
         kept = [original]
         for i in range(100):
-            kept.append(kept[-1].owned(object()))
-            kept[-1][i * 577] = -1
+            kept.append(kept[-1].changed({i * 577: -1}))
         return kept
 
     def rows() -> list[Sorted[tuple[int]]]:

@@ -124,7 +124,7 @@ def test_what_a_plan_says_comes_true() -> None:
             ledger(RedriveAll(made.select))
             after = ledger.state
             for name in after.records:
-                then, now = before.records.get(name), after.records.get(name)
+                then, now = before.records[name], after.records[name]
                 assert then is not None
                 assert now is not None
                 if name in runs:

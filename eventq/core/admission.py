@@ -27,8 +27,9 @@ COUNTED = {
 def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
     """Enqueue these, each under its id: all, or none and a refusal. Repeats are passed over."""
     new: dict[str, Enqueue] = {}
+    look = t.now.record
     for name, task in tasks:
-        record = t.now.record(name)
+        record = look(name)
         known = new.get(name) if record is None else record.task
         if known is None:
             new[name] = task
@@ -46,7 +47,7 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
         t = Telling(Draft.of(t.now), t.at)
     default = before.policy.retry.max_attempts
     for name, task in new.items():
-        if cycle := find_cycle(t.now, name, task.after):
+        if task.after and (cycle := find_cycle(t.now, name, task.after)):
             raise CycleError(cycle)
         limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
         t.tell(Enqueued(name, task.payload, task.after, task.key, limit, task.not_before))

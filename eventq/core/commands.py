@@ -38,13 +38,13 @@ from eventq.core.policy import A_MOMENT, Policy, at_least, length, seconds
 from eventq.core.values import (
     a_kind,
     a_worker,
+    check_moment,
+    check_name,
+    check_own_id,
+    check_whole,
     dependencies,
-    ids,
     in_utc,
     named,
-    optional_name,
-    optional_time,
-    own_id,
     storable,
     text,
 )
@@ -111,9 +111,7 @@ class _Given:
 OF_THE_QUEUE: Any = _Given()
 
 
-def _max_attempts(instance: object, attribute: Any, value: object) -> None:
-    if value is not OF_THE_QUEUE:
-        at_least(1, optional=True)(instance, attribute, value)
+_new, _set = object.__new__, object.__setattr__  # without what the class checks as it is called
 
 
 @frozen
@@ -125,26 +123,36 @@ class Enqueue(Command):
     """
 
     do = "enqueue"
-    id: str | None = field(default=None, validator=own_id)
+    id: str | None = None
     payload: Any = None
-    after: tuple[str, ...] = field(default=(), converter=dependencies, validator=ids)
-    key: str | None = field(default=None, kw_only=True, validator=optional_name)
-    max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True, validator=_max_attempts)
+    after: tuple[str, ...] = field(default=(), converter=dependencies)
+    key: str | None = field(default=None, kw_only=True)
+    max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True)
+    not_before: datetime | None = field(default=None, kw_only=True, converter=in_utc)
 
-    not_before: datetime | None = field(
-        default=None, kw_only=True, converter=in_utc, validator=optional_time
-    )
+    def __attrs_post_init__(self) -> None:
+        # In one go, and what was left out not at all: a batch makes thousands of these.
+        if self.id is not None:
+            check_own_id(self.id)
+        for dependency in self.after:
+            check_name("an id in after", dependency)
+        if self.key is not None:
+            check_name("a key", self.key)
+        if self.max_attempts is not OF_THE_QUEUE:
+            check_whole("max_attempts", self.max_attempts, 1, optional=True)
+        if self.not_before is not None:
+            check_moment("not_before", self.not_before)
 
     def holding(self, payload: Any) -> Enqueue:
         """The same with another payload."""
-        return Enqueue(
-            self.id,
-            payload,
-            self.after,
-            key=self.key,
-            max_attempts=self.max_attempts,
-            not_before=self.not_before,
-        )
+        other = _new(Enqueue)
+        _set(other, "id", self.id)
+        _set(other, "payload", payload)
+        _set(other, "after", self.after)
+        _set(other, "key", self.key)
+        _set(other, "max_attempts", self.max_attempts)
+        _set(other, "not_before", self.not_before)
+        return other
 
     @classmethod
     def of(cls, event: Enqueued) -> Enqueue:

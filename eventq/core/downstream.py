@@ -26,21 +26,21 @@ S = Status
 class Telling:
     """The entry in the making: the state as its events so far have made it, and these events.
 
-    A state that it is given stays as it is; a draft is changed in place once it has `begun`.
+    A state that it is given stays as it is; a draft is changed in place.
     """
+
+    __slots__ = ("at", "events", "now", "seq")
 
     def __init__(self, state: State | Draft, at: datetime) -> None:
         self.at = at
         self.seq = state.seq + 1
         self.now: State | Draft = state
         self.events: list[Event] = []
-        self.begun = False
 
     def tell(self, event: Event) -> None:
         """Let this follow next."""
         draft: Any = self.now
-        if not self.begun:
-            self.begun = True
+        if not self.events:
             if not isinstance(draft, Draft):
                 self.now = draft = Draft.of(draft)
             begin(draft, self.seq, self.at)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from eventq.core.errors import ImpossibleEvent
 from eventq.core.events import (
     TASK_EVENTS,
-    Enqueued,
     Event,
     Opened,
     Reconfigured,
@@ -63,9 +62,10 @@ def replay(
 
     `keep` is given the state after each entry whose seq is a multiple of `every`.
     """
-    if keep is None and not len(state):
-        return _replay_flat(Draft.flat(state), entries)
     draft = Draft.of(state)
+    if keep is None and not len(state):
+        _replay_whole(draft, entries)
+        return draft.done()
     for entry in entries:
         carry_out(draft, entry)
         if keep is not None and not entry.seq % every:
@@ -75,9 +75,11 @@ def replay(
     return draft.done()
 
 
-def _replay_flat(draft: Draft, entries: Iterable[Folded]) -> State:
-    """The same for a flat draft, with `begin` and `tell` written out: opening waits for it."""
-    records: Any = draft.records
+def _replay_whole(draft: Draft, entries: Iterable[Folded]) -> None:
+    """The same into a draft without tasks, with `begin` and `tell` written out: opening waits for
+    it. Where nobody looks at what comes between, the tasks are counted in the end."""
+    records = draft.records
+    look = records.get  # all that there is are changes
     owner = draft.owner
     for entry in entries:
         seq = entry.seq
@@ -91,7 +93,7 @@ def _replay_flat(draft: Draft, entries: Iterable[Folded]) -> State:
                 tell(draft, event)
                 continue
             name = event.task  # type: ignore[union-attr]  # as in `tell`
-            record = records.get(name)
+            record: Any = look(name)
             step = steps.get(ABSENT if record is None else record.status)
             if step is None or not draft.position:
                 tell(draft, event)
@@ -108,7 +110,9 @@ def _replay_flat(draft: Draft, entries: Iterable[Folded]) -> State:
             record.status = step[0]
             if record.task.key is not None:
                 place_front(draft, record.task.key)
-    return draft.done()
+    draft.standing = dict.fromkeys(Status, 0)
+    for record in records.values():
+        draft.standing[record.status] += 1
 
 
 def carry_out(draft: Draft, entry: Folded) -> None:
@@ -134,22 +138,19 @@ def tell(draft: Draft, event: Event) -> None:
         _tell_queue(draft, event)
         return
     name = event.task  # type: ignore[union-attr]  # only a task's events have steps
-    records: Any = draft.records
-    record = records.get(name)
+    record = draft.records[name]
     status = ABSENT if record is None else record.status
     step = steps.get(status)
     if step is None or draft.position == 1:  # before the queue was opened, nothing can be
         raise ImpossibleEvent(event, status, draft.seq, () if record is None else (repr(record),))
     target, does = step
     if record is None:
-        record = Record(cast(Enqueued, event), draft.position, ABSENT, owner=draft.owner)
-        records[name] = record
+        record = draft.records[name] = Record(event, draft.position, ABSENT, owner=draft.owner)  # type: ignore[arg-type]
     elif record.owner is not draft.owner:
-        record = records[name] = record.copy(draft.owner)
-    if type(records) is not dict:  # in a flat draft they are counted at the end
-        standing = draft.standing
-        standing[status] -= 1
-        standing[target] += 1
+        record = draft.records[name] = record.copy(draft.owner)
+    standing = draft.standing
+    standing[status] -= 1
+    standing[target] += 1
     try:
         does(draft, event, record)
     except KeyError:  # no list of the state has what the event takes away

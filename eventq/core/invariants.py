@@ -82,7 +82,7 @@ def holders(state: State) -> bool:
         for record in _standing_in(state, S.RUNNING)
         if record.task.key is not None
     ) and all(
-        (record := state.records.get(name)) is not None
+        (record := state.records[name]) is not None
         and record.task.key == key
         and record.status not in FINISHED
         for key, name in held.items()

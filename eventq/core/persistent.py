@@ -1,27 +1,31 @@
 """Two persistent collections, a map and a sorted set: a change never touches what others hold.
 
-Who changes one shows a token, its `owner`. A collection with another owner is copied first, in
-constant time: the copy shares all nodes, and a node of at most a few dozen items is copied when it
-is first changed, and changed in place from then on. So a change gives the collection to go on with,
-and what has another owner stays as it is for ever, once nobody holds that owner's token any more.
+A `Map` never changes. What a draft changes of one it notes in a dict of its own, its `Changes`,
+and when it is done these go into the map: of the small dicts that it is made of, those that they
+touch are copied, and all others are shared.
 
-So a state is kept for the price of a few pointers, a single change to a collection of n items
-copies O(log n) nodes, and a long run of changes costs little more than it would on a plain dict.
-The idea is that of the "transients" of Clojure's persistent vectors and maps (Hickey, after
-Bagwell's hash tries, 2001).
+Who changes a `Sorted` shows a token, its `owner`. A set with another owner is copied first, in
+constant time: the copy shares all nodes, and a node of at most a few dozen items is copied when it
+is first changed, and changed in place from then on. So a change gives the set to go on with, and
+what has another owner stays as it is for ever, once nobody holds that owner's token any more.
+
+So a state is kept for the price of what was changed since the last, and a long run of changes
+costs little more than it would on a plain dict. The idea is that of the "transients" of Clojure's
+persistent vectors and maps (Hickey, after Bagwell's hash tries, 2001).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Map", "Sorted", "own"]
+__all__ = ["Changes", "Lookup", "Map", "Sorted"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-D = TypeVar("D")
+K_contra = TypeVar("K_contra", contravariant=True)
+V_co = TypeVar("V_co", covariant=True)
 T = TypeVar("T", bound=tuple[Any, ...])
 
 LEAF = 64
@@ -31,68 +35,87 @@ WIDTH = 96
 """How many items a node of a sorted set may hold before it is split."""
 
 
+class Lookup(Protocol[K_contra, V_co]):
+    """A map, or one in the making."""
+
+    def __getitem__(self, key: K_contra, /) -> V_co | None:
+        """The value of the key, or None."""
+
+
 class Map(Generic[K, V]):
-    """A hash map: a square of 4**bits small dicts, chosen by the low bits of the hash.
+    """A hash map that never changes: a square of 4**bits small dicts, chosen by the low bits of
+    the hash. None is no value.
 
     Its order of iteration means nothing; sort what comes out.
     """
 
-    __slots__ = ("_bits", "_limit", "_mask", "_mine", "_owner", "_rows", "_size")
+    __slots__ = ("_bits", "_mask", "_rows", "_size")
 
-    def __init__(
-        self, items: Mapping[K, V] | Map[K, V] | None = None, owner: object = None
-    ) -> None:
-        self._owner = owner
-        pairs = [] if items is None else list(items.items())
+    def __init__(self, items: Mapping[K, V] | None = None) -> None:
+        pairs = {} if items is None else items
         bits = 0
         while LEAF << (2 * bits) < len(pairs):
             bits += 1
-        self._spread(bits, pairs)
-
-    def _spread(self, bits: int, items: list[tuple[K, V]]) -> None:
         width = 1 << bits
+        mask = width - 1
         rows: list[list[dict[K, V]]] = [[{} for _ in range(width)] for _ in range(width)]
-        self._bits = bits
-        self._mask = mask = width - 1
-        self._limit = LEAF << (2 * bits)
-        self._rows = rows
-        self._size = len(items)
-        # The leaves that nobody else holds, by number; a row is noted as -1 - its number, and
-        # the list of rows as -1 - width.
-        self._mine = set(range(-1 - width, width * width))
-        for key, value in items:
+        for key, value in pairs.items():
             place = hash(key)
             rows[place >> bits & mask][place & mask][key] = value
+        self._bits = bits
+        self._mask = mask
+        self._rows = rows
+        self._size = len(pairs)
 
-    def owned(self, owner: object) -> Map[K, V]:
-        """This map where the owner is the same, else a copy that it owns, to be changed."""
-        if self._owner is owner:
+    def changed(self, changes: Mapping[K, V | None]) -> Map[K, V]:
+        """The map with these values in the place of its own; None takes a key away.
+
+        In time linear in the changes: each copies at most a leaf, and n of them less than n leaves.
+        """
+        if not changes:
             return self
-        copy: Map[K, V] = Map.__new__(Map)
-        copy._owner = owner
-        copy._bits = self._bits
-        copy._mask = self._mask
-        copy._limit = self._limit
-        copy._rows = self._rows
-        copy._size = self._size
-        copy._mine = set()
-        return copy
+        bits, mask, size = self._bits, self._mask, self._size
+        if len(changes) > size:
+            return self._anew(changes)
+        rows = self._rows.copy()
+        copied: set[int] = set()  # rows, by -1 - their number, and leaves, by theirs
+        for key, value in changes.items():
+            place = hash(key)
+            across, down = place >> bits & mask, place & mask
+            number = across << bits | down
+            if number not in copied:
+                if -1 - across not in copied:
+                    rows[across] = rows[across].copy()
+                    copied.add(-1 - across)
+                rows[across][down] = rows[across][down].copy()
+                copied.add(number)
+            leaf = rows[across][down]
+            size -= len(leaf)
+            if value is None:
+                leaf.pop(key, None)
+            else:
+                leaf[key] = value
+            size += len(leaf)
+        if size > LEAF << (2 * bits):
+            return self._anew(changes)
+        after: Map[K, V] = Map.__new__(Map)
+        after._bits, after._mask, after._rows, after._size = bits, mask, rows, size
+        return after
+
+    def _anew(self, changes: Mapping[K, V | None]) -> Map[K, V]:
+        items = {**dict(self.items()), **changes}
+        return Map({key: value for key, value in items.items() if value is not None})
 
     def __len__(self) -> int:
         return self._size
 
-    def __contains__(self, key: K) -> bool:
+    def __getitem__(self, key: K) -> V | None:
+        """The value of the key, or None."""
         place = hash(key)
-        return key in self._rows[place >> self._bits & self._mask][place & self._mask]
+        return self._rows[place >> self._bits & self._mask][place & self._mask].get(key)
 
-    @overload
-    def get(self, key: K) -> V | None: ...
-    @overload
-    def get(self, key: K, default: D) -> V | D: ...
-    def get(self, key: K, default: D | None = None) -> V | D | None:
-        """The value of the key, or the default."""
-        place = hash(key)
-        return self._rows[place >> self._bits & self._mask][place & self._mask].get(key, default)
+    def __contains__(self, key: K) -> bool:
+        return self[key] is not None
 
     def __iter__(self) -> Iterator[K]:
         return (key for row in self._rows for leaf in row for key in leaf)
@@ -105,36 +128,40 @@ class Map(Generic[K, V]):
         """All values, in no order that means anything."""
         return (value for row in self._rows for leaf in row for value in leaf.values())
 
-    def _leaf(self, key: K) -> dict[K, V]:
-        """The leaf of this key, copied first if it is shared."""
+
+class Changes(dict[K, V | None], Generic[K, V]):
+    """A map in the making: what was changed of one that stays as it is.
+
+    `changes[key]` is the value or None, as with a map, and at the price of a dict for what was set
+    here. All else that a dict can do tells of the changes alone.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, before: Map[K, V] | Changes[K, V]) -> None:
+        if isinstance(before, Changes):
+            self.update(before)
+            before = before._before
+        self._before: Map[K, V] = before
+
+    def __missing__(self, key: K) -> V | None:
+        before = self._before  # what `before[key]` does, without the call
         place = hash(key)
-        bits, mask = self._bits, self._mask
-        across, down = place >> bits & mask, place & mask
-        number = across << bits | down
-        mine = self._mine
-        if number not in mine:
-            if -2 - mask not in mine:
-                self._rows = self._rows.copy()
-                mine.add(-2 - mask)
-            if -1 - across not in mine:
-                self._rows[across] = self._rows[across].copy()
-                mine.add(-1 - across)
-            self._rows[across][down] = self._rows[across][down].copy()
-            mine.add(number)
-        return self._rows[across][down]
+        mask = before._mask
+        return before._rows[place >> before._bits & mask][place & mask].get(key)
 
-    def __setitem__(self, key: K, value: V) -> None:
-        leaf = self._leaf(key)
-        before = len(leaf)
-        leaf[key] = value
-        if len(leaf) != before:
-            self._size += 1
-            if self._size > self._limit:
-                self._spread(self._bits + 1, list(self.items()))
+    def drop(self, key: K) -> None:
+        """Take a key away. Raises KeyError where it is not there."""
+        if self[key] is None:
+            raise KeyError(key)
+        if self._before[key] is None:
+            del self[key]  # so that nothing is left of what comes and goes
+        else:
+            self[key] = None
 
-    def __delitem__(self, key: K) -> None:
-        del self._leaf(key)[key]
-        self._size -= 1
+    def done(self) -> Map[K, V]:
+        """The map that was made."""
+        return self._before.changed(self)
 
 
 class _Node(Generic[T]):
@@ -314,8 +341,3 @@ class Sorted(Generic[T]):
             root = root.kids[0] if root.kids else _Node(self._owner, [], None)
         self._root = root
         return self
-
-
-def own(of: Map[K, V], owner: object) -> Map[K, V]:
-    """The map, to be changed by this owner; a plain dict in its place is anybody's to change."""
-    return of.owned(owner) if isinstance(of, Map) else of

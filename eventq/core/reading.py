@@ -1,22 +1,21 @@
-"""What can be asked of a state: by `decide`, and by people.
+"""What `decide` asks of a state, and nothing else: a database could answer it.
 
-What `decide` asks is the protocol `Questions`, and nothing else: a database could answer it.
-`Reading` answers that, and whatever people want to know, for a state in memory.
+`Reading` does so for a state in memory, handed out or in the making; whatever else people want to
+know is asked of a `State`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from datetime import datetime
-from heapq import merge
 from typing import Protocol
 
 from attrs import define, field
 
-from eventq.core.lifecycle import ROOTS, Status
-from eventq.core.persistent import Map, Sorted
+from eventq.core.lifecycle import Status
+from eventq.core.persistent import Lookup, Map, Sorted
 from eventq.core.policy import Policy, Retention
-from eventq.core.record import DeadLetter, Lease, Record, Task, plain
+from eventq.core.record import Lease, Record, Task, plain
 
 __all__ = ["Questions", "Reading"]
 
@@ -94,7 +93,6 @@ class Reading:
     position: int = 0
     admission: str = "absent"
     dispatch: str = "running"
-    records: Map[str, Record] = field(factory=Map)
     standing: dict[Status, int] = field(factory=lambda: dict.fromkeys(Status, 0))
     in_line: Sorted[tuple[int, str]] = field(factory=Sorted)
     in_letters: Sorted[tuple[int, str]] = field(factory=Sorted)
@@ -102,31 +100,33 @@ class Reading:
     in_parking: Sorted[tuple[int, str]] = field(factory=Sorted)
     in_finished: Sorted[tuple[int, str]] = field(factory=Sorted)
     """What retention may let go: finished, and named by nothing unfinished."""
-    leases: Map[int, str] = field(factory=Map)
-    busy: Map[Hashable, int] = field(factory=Map)
-    """The lease that each named worker holds."""
     edges: Sorted[tuple[str, int, str]] = field(factory=Sorted)
     """(dependency, born, dependent) of every unfinished dependent."""
     sleeping: Sorted[tuple[str, int, str]] = field(factory=Sorted)
     """The same of every CANCELLED one: it waits for nothing, but may be restored."""
     due: Sorted[tuple[datetime, int, str]] = field(factory=Sorted)
     """When leases expire and delays end."""
-    holders: Map[str, str] = field(factory=Map)
-    """The task that holds each key."""
     by_key: Sorted[tuple[str, int, str]] = field(factory=Sorted)
     """(key, place, task) of every READY task with a key."""
-    fronts: Map[str, tuple[bool, int, str]] = field(factory=Map)
-    """Of each key, the READY task that can go next, and whether only a dead holder is in its way;
-    of the tasks of that key, it alone stands in the line (or behind the dead)."""
     behind_dead: Sorted[tuple[int, str]] = field(factory=Sorted)
     """Those of keys whose holder is DEAD or PARKED: whether they can go is up to the policy."""
     owner: object = None
-    """The token of the draft that owns the collections, or did."""
+    """The token of the draft that owns the sets and the records, or did."""
+    records: Lookup[str, Record] = field(factory=Map)
+    leases: Lookup[int, str] = field(factory=Map)
+    """The task of each current lease."""
+    busy: Lookup[Hashable, int] = field(factory=Map)
+    """The lease that each named worker holds."""
+    holders: Lookup[str, str] = field(factory=Map)
+    """The task that holds each key."""
+    fronts: Lookup[str, tuple[bool, int, str]] = field(factory=Map)
+    """Of each key, the READY task that can go next, and whether only a dead holder is in its way;
+    of the tasks of that key, it alone stands in the line (or behind the dead)."""
 
     # The questions of `decide`.
 
     def record(self, task: str) -> Record | None:
-        return self.records.get(task)
+        return self.records[task]
 
     def _along(self, edges: Sorted[tuple[str, int, str]], task: str) -> Iterator[Record]:
         return self._edges(edges, task) if edges.size else _NONE
@@ -135,7 +135,7 @@ class Reading:
         for dependency, _, dependent in edges.since((task,)):
             if dependency != task:
                 return
-            record = self.records.get(dependent)
+            record = self.records[dependent]
             assert record is not None
             yield record
 
@@ -151,26 +151,26 @@ class Reading:
             other = self.behind_dead.first()
             if other is not None and (first is None or other < first):
                 first = other
-        return None if first is None else self.records.get(first[1])
+        return None if first is None else self.records[first[1]]
 
     def count(self, *statuses: Status) -> int:
         return sum(self.standing[status] for status in statuses)
 
     def leased(self, lease: int) -> Record | None:
-        task = self.leases.get(lease)
-        return None if task is None else self.records.get(task)
+        task = self.leases[lease]
+        return None if task is None else self.records[task]
 
     def held_by(self, worker: Hashable) -> Record | None:
-        lease = self.busy.get(worker)
+        lease = self.busy[worker]
         return None if lease is None else self.leased(lease)
 
     def first_due(self, at: datetime) -> Record | None:
         first = self.due.first()
-        return None if first is None or first[0] > at else self.records.get(first[2])
+        return None if first is None or first[0] > at else self.records[first[2]]
 
     def holder(self, key: str) -> Record | None:
-        task = self.holders.get(key)
-        return None if task is None else self.records.get(task)
+        task = self.holders[key]
+        return None if task is None else self.records[task]
 
     def surplus(self, at: datetime) -> Iterator[Record]:
         kept = self.policy.retention
@@ -190,51 +190,20 @@ class Reading:
 
     def _listed(self, marks: Sorted[tuple[int, str]]) -> Iterator[Record]:
         for _, task in marks:
-            record = self.records.get(task)
+            record = self.records[task]
             assert record is not None
             yield record
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} tasks at entry {self.seq}>"
-
-    # What people ask.
-
     def __len__(self) -> int:
         """How many tasks there are."""
-        return len(self.records)
+        return sum(self.standing.values()) - self.standing[S.ABSENT]
 
-    def __contains__(self, task: str) -> bool:
-        return task in self.records
+    # The answers to commands.
 
     def task(self, task: str) -> Task | None:
         """This task as it stands, or None when it is unknown."""
-        record = self.records.get(task)
+        record = self.records[task]
         return None if record is None else Task.of(record)
-
-    def tasks(self) -> list[Task]:
-        """All tasks, in the order in which they were enqueued."""
-        return [Task.of(record) for record in self.in_order()]
-
-    def in_order(self) -> list[Record]:
-        """All records, in the order in which their tasks were enqueued."""
-        return sorted(self.records.values(), key=lambda record: record.born)
-
-    def line(self) -> Iterator[Task]:
-        """The READY tasks, by place, those that wait for their key included."""
-        waiting = sorted((place, task) for _, place, task in self.by_key)
-        fronts = {(place, task) for _, place, task in self.fronts.values()}
-        free = (item for item in self.in_line if item not in fronts)
-        return (Task.of(self.records.get(task)) for _, task in merge(free, waiting))  # type: ignore[arg-type]
-
-    def next_due(self) -> datetime | None:
-        """When the first lease runs out or the first delay ends; None where none ever does."""
-        first = self.due.first()
-        return None if first is None else first[0]
-
-    def running(self) -> list[Lease]:
-        """The current leases, oldest first."""
-        leases = [self.lease(lease) for lease in sorted(self.leases)]
-        return [lease for lease in leases if lease is not None]
 
     def lease(self, lease: int) -> Lease | None:
         """This lease, if it is current."""
@@ -245,66 +214,3 @@ class Reading:
         return Lease(
             lease, task.task, plain(task.payload), record.attempt, record.worker, record.expires
         )
-
-    def dead_letters(self) -> Iterator[DeadLetter]:
-        """The DEAD and BLOCKED tasks with their reasons, in the order in which they came there."""
-        known: dict[str, str] = {}
-        return (self._letter(record, known) for record in self._listed(self.in_letters))
-
-    def parked(self) -> Iterator[DeadLetter]:
-        """The PARKED tasks with their reasons, in the order in which they were parked."""
-        return (self._letter(record, {}) for record in self._listed(self.in_parking))
-
-    def _letter(self, record: Record, known: dict[str, str]) -> DeadLetter:
-        task = record.task.task
-        root = self.root(task, known)
-        reason = self._died(record) if root is None else f"blocked by {root}"
-        return DeadLetter(task, record.status, reason, root or task)
-
-    def _died(self, record: Record) -> str:
-        return f"failed after {record.attempt} attempts: {record.error}"
-
-    def needed_by(self, task: str) -> list[str]:
-        """The ids of the unfinished tasks that name it, in the order of their arrival."""
-        return [record.task.task for record in self.dependents(task)]
-
-    def counts(self) -> dict[Status, int]:
-        """How many tasks stand where; statuses in which no task can rest are left out."""
-        return {
-            status: number
-            for status, number in self.standing.items()
-            if status not in (S.ABSENT, S.FAILED)
-        }
-
-    def root(self, task: str, known: dict[str, str] | None = None) -> str | None:
-        """What blocks this task: from it upwards through the first dependency that is a root or
-        BLOCKED, in the order as written. None for a task that is not BLOCKED.
-
-        `known` remembers the roots found on the way, for who asks for many.
-        """
-        record = self.records.get(task)
-        if record is None or record.status is not S.BLOCKED:
-            return None
-        if known is None:
-            known = {}
-        path: list[str] = []
-        while record.status not in ROOTS and record.task.task not in known:
-            path.append(record.task.task)
-            record = next(
-                above
-                for above in map(self.records.get, record.task.after)
-                if above is not None and (above.status in ROOTS or above.status is S.BLOCKED)
-            )
-        root = known.get(record.task.task, record.task.task)
-        known.update(dict.fromkeys(path, root))
-        return root
-
-    def reason(self, task: str) -> str | None:
-        """Why this task is a dead letter (or parked); None for any other."""
-        record = self.records.get(task)
-        if record is None:
-            return None
-        if record.status in (S.DEAD, S.PARKED):
-            return self._died(record)
-        root = self.root(task)
-        return None if root is None else f"blocked by {root}"

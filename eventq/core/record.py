@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field, frozen
 
@@ -79,15 +79,9 @@ class Record:
         )
 
 
-@frozen
-class Task:
-    """One task as it stood when it was asked for.
-
-    `after` are the ids it needs, `attempt` counts hand-outs since it was enqueued, redriven or
-    restored; `max_attempts` None is unlimited. `place` is its place in the line (READY and
-    RUNNING), `until` when its delay ends, `lease` the id of its current lease, `error` that of
-    its last failure, `ended` when it was completed, resolved or cancelled.
-    """
+@define(eq=False, repr=False)
+class _Task:
+    """A task in the making: the fields of `Task`, which it becomes, see `Record`."""
 
     id: str
     payload: Any
@@ -106,11 +100,22 @@ class Task:
     result: Any
     ended: datetime | None
 
+
+@frozen
+class Task(_Task):
+    """One task as it stood when it was asked for.
+
+    `after` are the ids it needs, `attempt` counts hand-outs since it was enqueued, redriven or
+    restored; `max_attempts` None is unlimited. `place` is its place in the line (READY and
+    RUNNING), `until` when its delay ends, `lease` the id of its current lease, `error` that of
+    its last failure, `ended` when it was completed, resolved or cancelled.
+    """
+
     @classmethod
     def of(cls, record: Record) -> Task:
         """The task of this record, as it stands now."""
         task = record.task
-        return cls(
+        made: Any = _Task(
             task.task,
             plain(task.payload),
             task.after,
@@ -128,6 +133,8 @@ class Task:
             plain(record.result),
             record.ended,
         )
+        made.__class__ = cls
+        return cast(Task, made)
 
 
 @frozen

@@ -32,7 +32,6 @@ from eventq.core.events import (
     Unblocked,
 )
 from eventq.core.lifecycle import Status
-from eventq.core.persistent import own
 from eventq.core.record import Record
 from eventq.core.state import Draft
 
@@ -64,7 +63,7 @@ def _bind(draft: Draft, record: Record) -> None:
     """The task is unfinished from here on: it needs what it names, and keeps that from going."""
     record.needs = 0
     for dependency in record.task.after:
-        above = draft.records.get(dependency)
+        above = draft.records[dependency]
         if above is None or above.status is not SUCCEEDED:
             record.needs += 1
         if above is not None and above.ended is not None and not _named(draft, dependency):
@@ -78,7 +77,7 @@ def _unbind(draft: Draft, record: Record) -> None:
     for dependency in record.task.after:
         edge = (dependency, record.born, record.task.task)
         draft.edges = draft.edges.remove(edge, draft.owner)
-        above = draft.records.get(dependency)
+        above = draft.records[dependency]
         if above is not None and above.ended is not None and not _named(draft, dependency):
             draft.in_finished = draft.in_finished.add((above.mark, dependency), draft.owner)
 
@@ -118,9 +117,8 @@ def _leave_line(draft: Draft, record: Record) -> None:
 def _free_key(draft: Draft, record: Record) -> None:
     """The task holds its key no more, if it did."""
     key = record.task.key
-    if key is not None and draft.holders.get(key) == record.task.task:
-        draft.holders = own(draft.holders, draft.owner)
-        del draft.holders[key]
+    if key is not None and draft.holders[key] == record.task.task:
+        draft.holders.drop(key)
 
 
 def _set_timer(draft: Draft, record: Record, when: datetime | None) -> None:
@@ -154,11 +152,9 @@ def _leave_list(draft: Draft, record: Record) -> None:
 
 def _end_lease(draft: Draft, record: Record) -> None:
     if record.lease is not None:
-        draft.leases = own(draft.leases, draft.owner)
-        del draft.leases[record.lease]
+        draft.leases.drop(record.lease)
         if record.worker is not None:
-            draft.busy = own(draft.busy, draft.owner)
-            del draft.busy[record.worker]
+            draft.busy.drop(record.worker)
         record.lease = record.worker = None
         if record.expires is not None:
             _stop_timer(draft, record)
@@ -211,17 +207,14 @@ def _started(draft: Draft, event: Started, record: Record) -> None:
     record.lease = draft.seq
     record.worker = event.worker
     record.expires = event.expires
-    draft.leases = own(draft.leases, draft.owner)
-    if draft.seq in draft.leases:
+    if draft.leases[draft.seq] is not None:
         raise KeyError(draft.seq)  # one entry hands out one task
     draft.leases[draft.seq] = event.task
     if event.worker is not None:
-        draft.busy = own(draft.busy, draft.owner)
         draft.busy[event.worker] = draft.seq
     if event.expires is not None:
         _set_timer(draft, record, event.expires)
     if record.task.key is not None:
-        draft.holders = own(draft.holders, draft.owner)
         draft.holders[record.task.key] = event.task
 
 
@@ -318,7 +311,7 @@ def _forgotten(draft: Draft, event: Forgotten, record: Record) -> None:
     draft.in_finished = draft.in_finished.remove((record.mark, event.task), draft.owner)
     if record.status is CANCELLED:
         _wake(draft, record)
-    del draft.records[event.task]
+    draft.records.drop(event.task)
 
 
 DOES: dict[type[TaskEvent], Callable[[Draft, Any, Record], None]] = {

@@ -18,16 +18,14 @@ __all__ = [
     "a_worker",
     "check_moment",
     "check_name",
+    "check_own_id",
     "check_seq",
     "check_whole",
     "dependencies",
-    "ids",
     "in_utc",
     "named",
-    "optional_name",
     "optional_text",
     "optional_time",
-    "own_id",
     "shortened",
     "storable",
     "text",
@@ -54,6 +52,16 @@ def check_name(what: str, value: object) -> None:
     for character in value:
         if unicodedata.category(character) == "Cc":
             raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
+
+
+def check_own_id(value: object) -> None:
+    """Raise BadValue unless the value is a name that a caller may give a task."""
+    check_name("a task's id", value)
+    assert isinstance(value, str)
+    if value[0] == "#":
+        raise BadValue(
+            f"a task's id must not start with '#', as {value!r} does: the queue makes such ids"
+        )
 
 
 def check_whole(what: str, value: object, least: int, *, optional: bool = False) -> None:
@@ -106,18 +114,6 @@ def named(what: str) -> Any:
     return check
 
 
-def own_id(instance: object, attribute: Any, value: object) -> None:
-    """A validator: the id that a caller gives, if it gives one."""
-    if value is None:
-        return
-    check_name("a task's id", value)
-    assert isinstance(value, str)
-    if value.startswith("#"):
-        raise BadValue(
-            f"a task's id must not start with '#', as {value!r} does: the queue makes such ids"
-        )
-
-
 def dependencies(value: Iterable[str]) -> tuple[str, ...]:
     """A converter: the ids that a task needs, each once, in the order given."""
     if value == ():
@@ -129,12 +125,6 @@ def dependencies(value: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(value) if isinstance(value, Set) else dict.fromkeys(value))
     except TypeError as error:
         raise BadValue(f"after must be a collection of ids: {error}") from None
-
-
-def ids(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
-    """A validator: ids of tasks."""
-    for dependency in value:
-        check_name("an id in after", dependency)
 
 
 def a_worker(instance: object, attribute: Any, value: object) -> None:
@@ -164,12 +154,6 @@ def a_kind(instance: object, attribute: Any, value: object) -> None:
     """A validator: the kind of a failure."""
     if value not in ("retryable", "permanent"):
         raise BadValue(f"kind must be 'retryable' or 'permanent', not {value!r}")
-
-
-def optional_name(instance: object, attribute: Any, value: object) -> None:
-    """A validator: a name, or None."""
-    if value is not None:
-        check_name(f"a {attribute.name}", value)
 
 
 def in_utc(value: object) -> object:

@@ -101,9 +101,7 @@ def _leased(state: State, record: Record) -> bool:
     if record.status is not S.RUNNING:
         return record.lease is record.worker is record.expires is None
     found = None if record.lease is None else state.leased(record.lease)
-    return found is record and (
-        record.worker is None or state.busy.get(record.worker) == record.lease
-    )
+    return found is record and (record.worker is None or state.busy[record.worker] == record.lease)
 
 
 def _tried(state: State, record: Record) -> bool:

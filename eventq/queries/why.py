@@ -194,7 +194,7 @@ def _in_the_way(state: State, record: Record) -> tuple[Kind, str | None]:
                 return Kind.SHUT, holder.task.task
         elif holder is not None and holder is not record:
             return Kind.BEHIND, holder.task.task
-        front = state.fronts.get(key)
+        front = state.fronts[key]
         if front is not None and front[2] != record.task.task:
             return Kind.BEHIND, front[2]
     return (Kind.PAUSED if state.dispatch == "paused" else Kind.UNASKED), None

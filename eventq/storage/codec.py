@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from operator import attrgetter, call
 from typing import Any, Literal, Union, cast, get_type_hints
 
 import msgspec
@@ -162,40 +161,69 @@ def _moment(at: datetime) -> bytes:
     return _spell(at if at.microsecond and at.tzinfo is UTC else moment(at))
 
 
-def _maybe_moment(at: datetime | None) -> bytes:
-    return b"null" if at is None else _moment(at)
+def _of_task_alone(name: str) -> Callable[[Any], bytes]:
+    text = b'{"type":"%b","task":%%b}' % name.encode()
+    return lambda event: text % _spell(event.task)
 
 
-def _as_written(text: Json | None) -> bytes:
-    return b"null" if text is None else text
+def _of_nothing(name: str) -> Callable[[Any], bytes]:
+    text = b'{"type":"%b"}' % name.encode()
+    return lambda _: text
 
 
-_SPELLED: dict[str, Callable[[Any], bytes]] = {
-    "payload": _as_written,
-    "result": _as_written,
-    "not_before": _maybe_moment,
-    "until": _moment,
-    "expires": _maybe_moment,
-    "policy": lambda policy: _spell(unstructure(policy)),
+_SPELLED: dict[type[Event], Callable[[Any], bytes]] = {
+    Enqueued: lambda e: (
+        b'{"type":"enqueued","task":%b,"payload":%b,"after":%b,"key":%b,"max_attempts":%b,'
+        b'"not_before":%b}'
+        % (
+            _spell(e.task),
+            b"null" if e.payload is None else e.payload,
+            _spell(e.after),
+            _spell(e.key),
+            _spell(e.max_attempts),
+            b"null" if e.not_before is None else _moment(e.not_before),
+        )
+    ),
+    Delayed: lambda e: (
+        b'{"type":"delayed","task":%b,"until":%b}' % (_spell(e.task), _moment(e.until))
+    ),
+    Started: lambda e: (
+        b'{"type":"started","task":%b,"attempt":%d,"worker":%b,"expires":%b}'
+        % (
+            _spell(e.task),
+            e.attempt,
+            _spell(e.worker),
+            b"null" if e.expires is None else _moment(e.expires),
+        )
+    ),
+    Renewed: lambda e: (
+        b'{"type":"renewed","task":%b,"expires":%b}' % (_spell(e.task), _moment(e.expires))
+    ),
+    Completed: lambda e: (
+        b'{"type":"completed","task":%b,"result":%b}'
+        % (_spell(e.task), b"null" if e.result is None else e.result)
+    ),
+    Failed: lambda e: (
+        b'{"type":"failed","task":%b,"attempt":%d,"error":%b,"kind":%b}'
+        % (_spell(e.task), e.attempt, _spell(e.error), _spell(e.kind))
+    ),
+    Expired: lambda e: b'{"type":"expired","task":%b,"attempt":%d}' % (_spell(e.task), e.attempt),
+    Blocked: lambda e: b'{"type":"blocked","task":%b,"root":%b}' % (_spell(e.task), _spell(e.root)),
+    Cancelled: lambda e: (
+        b'{"type":"cancelled","task":%b,"error":%b}' % (_spell(e.task), _spell(e.error))
+    ),
+    Opened: lambda e: (
+        b'{"type":"opened","queue":%b,"policy":%b}'
+        % (_spell(e.queue), _spell(unstructure(e.policy)))
+    ),
+    Reconfigured: lambda e: b'{"type":"reconfigured","policy":%b}' % _spell(unstructure(e.policy)),
 }
-"""Fields whose spelling on the wire is not that of msgspec."""
+"""How each event stands in a line: those with nothing but a task, or nothing at all, come below."""
 
+for _short, _name in EVENTS.items():
+    if _short not in _SPELLED:
+        _SPELLED[_short] = (_of_task_alone if _FIELDS[_short] else _of_nothing)(_name)
 
-def _speller(kind: type[Event], name: str) -> Callable[[Any], bytes]:
-    """What spells an event as the line has it."""
-    names = [field.name for field in fields(cast(Any, kind))]
-    text = b'{"type":"%b"%b}' % (name.encode(), b"".join(b',"%b":%%b' % n.encode() for n in names))
-    if not names:
-        return lambda _: text
-    values: Any = attrgetter(*names)  # a tuple, but the value itself of one field
-    spells = [_SPELLED.get(name, _spell) for name in names]
-    if len(names) == 1:
-        spell = spells[0]
-        return lambda event: text % spell(values(event))
-    return lambda event: text % (*map(call, spells, values(event)),)
-
-
-_SPELLERS = {kind: _speller(kind, name) for kind, name in EVENTS.items()}
 _DO = {command.do: _spell(command.do) for command in COMMANDS}
 _OPERATORS = frozenset(command.do for command in COMMANDS if command.operator)
 _LINE = b'{"v":%d,"seq":%d,"at":%b,"by":%b,"do":%b%b,"ask":%b,"events":[%b]%b'
@@ -215,7 +243,7 @@ def encode(entry: Entry, last: bytes, *, first: bool) -> tuple[bytes, bytes]:
         _DO[do],
         b',"why":' + _spell(entry.why) if do in _OPERATORS else b"",
         _spell(written_ask(ask)) if ask else b"{}",
-        b",".join([_SPELLERS[type(event)](event) for event in entry.events]),
+        b",".join([_SPELLED[type(event)](event) for event in entry.events]),
         b',"prev":"%b"' % last if first else b"",
     )
     digest = next_hash(last, body)
@@ -339,7 +367,7 @@ def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
 
 def plain_event(event: Event) -> dict[str, Any]:
     """The event as on the wire, payloads as values."""
-    return cast(dict[str, Any], msgspec.json.decode(_SPELLERS[type(event)](event)))
+    return cast(dict[str, Any], msgspec.json.decode(_SPELLED[type(event)](event)))
 
 
 def from_plain(wire: dict[str, Any]) -> Event:

@@ -31,8 +31,9 @@ class Disk:
         """At most `size` bytes from there; none past the end."""
         return os.pread(descriptor, size, offset)
 
-    pwrite = staticmethod(os.pwrite)
-    """Write at an offset; how many bytes were taken, which may be fewer than were given."""
+    def pwrite(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        """Write there; how many bytes were taken, which may be fewer than were given."""
+        return os.pwrite(descriptor, data, offset)
 
     def write_soon(self, descriptor: int, offset: int, size: int) -> None:
         """Begin to write these bytes, which are to be synced, while there is other work to do.

@@ -314,11 +314,7 @@ class Log(Synced):
             self._segment = self.disk.open(cursor.file, os.O_RDWR | os.O_CREAT)
         if not cursor.offset:
             self._sync_names()
-        after = cursor.copy()
-        after.offset += len(line)
-        after.lines += 1
-        after.seq = entry.seq
-        after.hash = digest
+        after = cursor.behind(len(line), entry.seq, digest)
         if self._cursor is not cursor or entry.seq != cursor.seq + 1:
             raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
         start, size, written = cursor.offset, len(line), 0

@@ -65,6 +65,13 @@ class Cursor:
         copy.lines, copy.seq, copy.hash = self.lines, self.seq, self.hash
         return copy
 
+    def behind(self, size: int, seq: int, digest: bytes) -> Cursor:
+        """The place behind the next line, which has so many bytes."""
+        behind = Cursor.__new__(Cursor)
+        behind.log, behind.first, behind.offset = self.log, self.first, self.offset + size
+        behind.lines, behind.seq, behind.hash = self.lines + 1, seq, digest
+        return behind
+
     @property
     def file(self) -> Path:
         """The segment."""
