@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any
 
 from attrs import evolve as with_changes
@@ -80,7 +79,7 @@ class WorkQueue(Handle):
             id, payload, after, key=key, max_attempts=max_attempts, not_before=not_before
         )
         if command.after:
-            self._log.door.check_size("the task", _texts(command))
+            self._log.door.check_tasks("the task", (command,))
         id = command.id
         return self._ask(command, lambda now, _: _task(now, id or f"#{now.seq}"), by)
 
@@ -90,10 +89,10 @@ class WorkQueue(Handle):
         Answers one task for each that was asked for, in their order. Raises as `enqueue` does.
         """
         command = EnqueueAll(map(self._admissible, EnqueueAll(tasks).tasks))
-        self._log.door.check_size("the batch", chain.from_iterable(map(_texts, command.tasks)))
+        self._log.door.check_tasks("the batch", command.tasks)
 
         def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
-            made = iter([e.task for e in events if isinstance(e, Enqueued) and e.task[0] == "#"])
+            made = iter([e.task for e in events if type(e) is Enqueued and e.task[0] == "#"])
             return [_task(now, task.id or next(made)) for task in command.tasks]
 
         return self._ask(command, tasks_of, by)
@@ -311,19 +310,14 @@ def _something_to_come(state: State) -> bool:
     return state.admission == "open" or state.count(*left) > 0
 
 
-def _texts(task: Enqueue) -> tuple[str | bytes | None, ...]:
-    """What a caller sends with a task, as far as it may be long."""
-    return task.payload, task.id, task.key, *task.after
-
-
 def _id(lease: Lease | int) -> int:
     return lease.id if isinstance(lease, Lease) else lease
 
 
 def _task(now: Draft, name: str) -> Task:
-    task = now.task(name)
-    assert task is not None
-    return task
+    record = now.records[name]
+    assert record is not None
+    return Task.of(record)
 
 
 def _task_of(now: Draft, events: tuple[Event, ...]) -> Task:

@@ -50,7 +50,7 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
         if task.after and (cycle := find_cycle(t.now, name, task.after)):
             raise CycleError(cycle)
         limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
-        t.tell(Enqueued(name, task.payload, task.after, task.key, limit, task.not_before))
+        t.tell(Enqueued.of(name, task.payload, task.after, task.key, limit, task.not_before))
         if task.after:
             settle(t, name)
         else:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from eventq.core.policy import Policy
 
@@ -79,22 +79,42 @@ class Json(bytes):
         return json.dumps(self.value(), sort_keys=True)
 
 
-@frozen
+@define
 class TaskEvent:
-    """What has happened to exactly one task."""
+    """What has happened to exactly one task. Each event has a class of its own, which is frozen."""
 
     task: str
 
 
-@frozen
-class Enqueued(TaskEvent):
-    """`after` are the ids that it needs; `max_attempts` is the limit that applies, or None."""
+@define
+class _Enqueued(TaskEvent):
+    """An event in the making: attrs takes twice as long to make one of a frozen class."""
 
     payload: Any = None
     after: tuple[str, ...] = ()
     key: str | None = None
     max_attempts: int | None = None
     not_before: datetime | None = None
+
+
+@frozen
+class Enqueued(_Enqueued):
+    """`after` are the ids that it needs; `max_attempts` is the limit that applies, or None."""
+
+    @classmethod
+    def of(
+        cls,
+        task: str,
+        payload: Any,
+        after: tuple[str, ...],
+        key: str | None,
+        max_attempts: int | None,
+        not_before: datetime | None,
+    ) -> Enqueued:
+        """The same as the class itself, faster: a batch makes thousands, a replay millions."""
+        made: Any = _Enqueued(task, payload, after, key, max_attempts, not_before)
+        made.__class__ = cls
+        return cast(Enqueued, made)
 
 
 @frozen

@@ -278,22 +278,11 @@ def _event(wire: Any) -> Event:
     return kind(**values)
 
 
-# The slots of an event, set at once: the `__init__` of a frozen class takes three times as long.
-_new: Any = object.__new__
-_task, _payload, _after = Enqueued.task.__set__, Enqueued.payload.__set__, Enqueued.after.__set__  # type: ignore[attr-defined]
-_key, _limit = Enqueued.key.__set__, Enqueued.max_attempts.__set__  # type: ignore[union-attr]
-_not_before = Enqueued.not_before.__set__  # type: ignore[union-attr]
-
-
 def _enqueued(wire: Any) -> Enqueued:
-    event: Enqueued = _new(Enqueued)
-    _task(event, wire.task)
-    _payload(event, kept(wire.payload))
-    _after(event, wire.after)
-    _key(event, wire.key)
-    _limit(event, wire.max_attempts)
-    _not_before(event, wire.not_before)
-    return event
+    payload = kept(wire.payload)
+    return Enqueued.of(
+        wire.task, payload, wire.after, wire.key, wire.max_attempts, wire.not_before
+    )
 
 
 def _completed(wire: Any) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 
+from eventq.core.commands import Enqueue
 from eventq.core.errors import BadValue
 from eventq.core.events import Json
-from eventq.core.values import check_name, check_whole, shortened
+from eventq.core.values import NAME_LIMIT, check_name, check_whole, shortened
 
 __all__ = ["SIZE_LIMIT", "Door", "OpenDoor", "to_json"]
 
@@ -86,6 +88,15 @@ class Door:
         if size > self._limit:
             raise BadValue(f"{what} has {size} bytes; at most {self._limit} fit: send less at once")
 
+    def check_tasks(self, what: str, tasks: Sequence[Enqueue]) -> None:
+        """Raise BadValue where all that is sent with these tasks has more bytes than the limit."""
+        most = 0  # of what no name adds up to
+        for task in tasks:
+            most += len(task.payload or b"") + NAME_LIMIT * (2 + len(task.after))
+        if most > self._limit:
+            sent = ((task.payload, task.id, task.key, *task.after) for task in tasks)
+            self.check_size(what, chain.from_iterable(sent))
+
     def check_pool(self, pool: Iterable[Any] | None) -> None:
         """Raise BadValue unless these workers have names, which fit into one command."""
         names = tuple(pool or ())
@@ -106,6 +117,9 @@ class OpenDoor:
         return text
 
     def check_size(self, what: str, parts: Iterable[Any]) -> None:
+        """Memory is the caller's own."""
+
+    def check_tasks(self, what: str, tasks: Sequence[Any]) -> None:
         """Memory is the caller's own."""
 
     def check_pool(self, pool: Iterable[Any] | None) -> None:
