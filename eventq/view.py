@@ -86,15 +86,12 @@ class View:
         log, current = self._log, self._current
         if not ((current.whole and current.now.seq == log.seq) or current.restore(log.seq)):
             self._current = current = Current(log.state_at(log.seq))
-        while log.behind(locked=locked):
-            seq = log.seq
-            for entry in log.catch_up(locked=locked):
-                current.fold(entry)
-                current.settle()
-            if log.seq != seq:
+        more = locked or log.behind()
+        while more:
+            entries, more = log.catch_up(locked=locked)
+            if entries:
+                current.follow(entries)
                 self._know_last()
-            if not (locked and log.mend()):
-                return
 
     def _know_last(self) -> None:
         """The last entry is known from now on: where the clock is behind it, time goes on here."""

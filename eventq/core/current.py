@@ -65,6 +65,17 @@ class Current:
         self._since.append(entry)
         carry_out(self.now, entry)
 
+    def follow(self, entries: list[Folded]) -> None:
+        """Carry out entries that others wrote. Raises ImpossibleEvent."""
+        self.whole = False
+        self._since += entries
+        for entry in entries:
+            carry_out(self.now, entry)
+            self._events += len(entry.events) or 1
+        self.whole = True
+        if self._events > self._undo:
+            self.state()
+
     def keep(self, entry: Folded) -> None:
         """This entry, which was decided here, is about to be written."""
         self._since.append(entry)

@@ -20,9 +20,9 @@ from typing import Protocol
 from eventq.core.errors import BadValue
 from eventq.storage.errors import LockTimeout, LockUnsupported
 
-__all__ = ["AT_ONCE", "TIMEOUT", "check_timeout", "holders_of", "tell_of_forks", "wait_for_lock"]
+__all__ = ["NOW", "TIMEOUT", "check_timeout", "holders_of", "tell_of_forks", "wait_for_lock"]
 
-AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
+NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 TIMEOUT = 60.0
 """How many seconds a command waits for the lock, unless told otherwise. It is held for some tens
@@ -70,7 +70,7 @@ def wait_for_lock(
         sleep(min(pause, left))
         pause = min(pause * _GROWS, _LONGEST)
         try:
-            flock(descriptor, AT_ONCE)
+            flock(descriptor, NOW)
         except BlockingIOError:
             continue
         return

@@ -27,7 +27,7 @@ from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleFinished, LogDamaged, LogNewer, NotAQueue, ReadOnly
 from eventq.storage.folders import make_folders
-from eventq.storage.lock import AT_ONCE, TIMEOUT, check_timeout, tell_of_forks, wait_for_lock
+from eventq.storage.lock import NOW, TIMEOUT, check_timeout, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.place import LOOK_EVERY, check_lock, check_segment
@@ -50,6 +50,9 @@ LONG = 0.001
 
 UNKNOWN, NO_LOCK = -2, -1
 """No sizes of a file: one that was not looked at, and that of the lock which a reader has not."""
+
+AT_ONCE = 1024 * 1024
+"""About how much is read at once of what others wrote."""
 
 AN_ENTRY = 200
 """About how many bytes of log an entry takes."""
@@ -118,7 +121,7 @@ class Log(Synced):
         if self.read_only:
             raise ReadOnly(self.path)
         try:
-            self._flock(self._lock, AT_ONCE)
+            self._flock(self._lock, NOW)
         except OSError as error:
             self.meanwhile()
             wait = self._lock_timeout
@@ -233,41 +236,56 @@ class Log(Synced):
             self._begun = begun
         return there
 
-    def catch_up(self, *, locked: bool = False) -> Iterator[Folded]:
-        """What was written since this handle last looked."""
-        cursor = self._cursor
+    def catch_up(self, *, locked: bool = False) -> tuple[list[Folded], bool]:
+        """What was written since this handle last looked, as much as is read at once; and whether
+        there may be more. Under the lock, what a crash has left is mended."""
         if self._segment < 0:
             if self.damage is not None:
                 raise self.damage.with_traceback(None)  # the state would be short, and not say so
-            if not cursor.file.exists():
-                return
-            self._segment = self._open(cursor.file)
+            if not self._cursor.file.exists():
+                return [], False
+            self._segment = self._open(self._cursor.file)
         found = -1
         while True:
-            rest = os.fstat(self._segment).st_size - cursor.offset
-            if rest < 0:
-                raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
-            end = cursor.offset + rest
-            if rest:
-                text = io.BytesIO(pread(self.disk, self._segment, rest, cursor.offset))
-                try:
-                    yield from cursor.follow(text)
-                except LogDamaged:
-                    if locked or found == cursor.offset:
+            cursor = self._cursor
+            end = os.lseek(self._segment, 0, os.SEEK_END)
+            if end < cursor.offset:
+                lost = cursor.offset - end
+                raise cursor.damaged(f"the file has lost {lost} bytes that were read before")
+            begun = NO_LOCK if self._lock < 0 else os.lseek(self._lock, 0, os.SEEK_END)
+            entries: list[Folded] = []
+            try:
+                for size in (min(end - cursor.offset, AT_ONCE), end - cursor.offset):
+                    text = pread(self.disk, self._segment, size, cursor.offset)
+                    entries.extend(cursor.follow(io.BytesIO(text)))
+                    if entries or len(text) == end - cursor.offset:
+                        break  # else a line is longer than what was read
+            except (LogDamaged, LogNewer) as error:
+                if not entries:
+                    if locked or found == cursor.offset or isinstance(error, LogNewer):
                         raise
                     found = cursor.offset  # as in `twice`
                     continue
-            after = cursor.copy()
-            cut = cursor.offset < end
-            begun = NO_LOCK if self._lock < 0 else os.lseek(self._lock, 0, os.SEEK_END)
-            if not (
-                self._followed(begun, locked=locked) and after.next_segment(end - cursor.offset)
-            ):
-                if cut and cursor.overtaken() and os.fstat(self._segment).st_size == end:
-                    raise cursor.damaged(CUT_SHORT)
-                return
+            if entries:
+                return entries, cursor.offset < end or begun != self._begun
+            if not self._goes_on(begun, end, locked=locked):
+                return [], False
+
+    def _goes_on(self, begun: int, end: int, *, locked: bool) -> bool:
+        """Whether there is more to read, where nothing whole follows in this segment, which was so
+        long: in the next one, or in this one when it is mended."""
+        cursor = self._cursor
+        after = cursor.copy()
+        if self._followed(begun, locked=locked) and after.next_segment(end - cursor.offset):
             self._switch(self._open(after.file), after)
-            cursor = after
+            return True
+        if cursor.offset == end:
+            return False
+        if cursor.overtaken() and os.lseek(self._segment, 0, os.SEEK_END) == end:
+            raise cursor.damaged(CUT_SHORT)
+        return locked and mend(
+            self.disk, self._segment, cursor, self.path / "torn", self._sync_all
+        )
 
     def _open(self, file: Path) -> int:
         return self.disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
@@ -288,16 +306,6 @@ class Log(Synced):
         if self._mark.exists():
             self._say_so()
             renew(self.disk, self._folder, self._mark)
-
-    def mend(self) -> bool:
-        """Cut a torn tail, or finish a line that lacks its newline; whether it did the latter.
-
-        Called under the lock, caught up.
-        """
-        if self._segment < 0:
-            return False
-        torn = self.path / "torn"
-        return mend(self.disk, self._segment, self._cursor, torn, self._sync_all)
 
     def append(self, entry: Entry) -> int:
         """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then

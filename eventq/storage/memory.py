@@ -54,17 +54,13 @@ class MemoryLog:
         """The seq of the last entry."""
         return self.head[0]
 
-    def mend(self) -> bool:
-        """Nothing is ever torn."""
-        return False
-
     def behind(self, *, locked: bool = False) -> bool:  # noqa: ARG002
         """Whether others wrote: nobody else can."""
         return False
 
-    def catch_up(self, *, locked: bool = False) -> Iterator[Folded]:  # noqa: ARG002
+    def catch_up(self, *, locked: bool = False) -> tuple[list[Folded], bool]:  # noqa: ARG002
         """What others wrote: nobody else can."""
-        return iter(())
+        return [], False
 
     def append(self, entry: Entry) -> int:
         """Keep an entry, which takes no bytes of a log."""
