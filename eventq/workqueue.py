@@ -119,7 +119,9 @@ class WorkQueue(Handle):
         a wait that got nothing is one entry. Raises UnknownWorker, WorkerBusy, and HandleFinished
         when the handle is shut meanwhile.
         """
-        command = Start(self._worker(worker), seconds(lease_for))
+        if worker is not None and type(worker) is not str and self._log.path is not None:
+            check_name("the name of a worker", worker)
+        command = Start(worker, lease_for)
         patience = seconds(wait)
         if patience is not None and not isinstance(patience, timedelta):
             raise BadValue(f"wait must be a timedelta or seconds, not {wait!r}")
@@ -135,11 +137,6 @@ class WorkQueue(Handle):
             if not unless():
                 lease = self._ask(command, _lease, by, idle=False)
         return lease
-
-    def _worker(self, worker: Hashable) -> Hashable:
-        if worker is not None and self._log.path is not None:
-            check_name("the name of a worker", worker)
-        return worker
 
     def complete(self, lease: Lease | int, result: Any = None, *, by: str | None = None) -> Task:
         """The work of this lease is done. Raises StaleLease."""
@@ -165,7 +162,7 @@ class WorkQueue(Handle):
             self.complete(lease, result, by=by)
         worker = None if held is None else held.worker
         command = CompleteAndStart(
-            _id(lease), self._log.door.payload("the result", result), worker, seconds(lease_for)
+            _id(lease), self._log.door.payload("the result", result), worker, lease_for
         )
         return self._ask(command, _lease, by)
 
@@ -183,7 +180,7 @@ class WorkQueue(Handle):
         It is tried again when `retry_after` (a timedelta or seconds) has passed, else as the
         queue backs off. Raises StaleLease.
         """
-        command = Fail(_id(lease), self._log.door.error(error), kind, seconds(retry_after))
+        command = Fail(_id(lease), self._log.door.error(error), kind, retry_after)
         return self._ask(command, _task_of, by)
 
     def renew(
@@ -198,7 +195,7 @@ class WorkQueue(Handle):
         Written only where it moves the expiry by more than half of that. Raises StaleLease.
         """
         id = _id(lease)
-        renewed = self._ask(Renew(id, seconds(lease_for)), lambda now, _: now.lease(id), by)
+        renewed = self._ask(Renew(id, lease_for), lambda now, _: now.lease(id), by)
         assert renewed is not None
         return renewed
 

@@ -79,8 +79,7 @@ __all__ = [
 a_lease = at_least(1)
 
 
-def _lease_for() -> Any:
-    return field(default=None, converter=seconds, validator=length(A_MOMENT, optional=True))
+a_term = length(A_MOMENT, optional=True)
 
 
 @frozen
@@ -207,7 +206,7 @@ class Start(Command):
     do = "start"
     asks = ("worker", "lease_for")
     worker: Hashable = field(default=None, validator=a_worker)
-    lease_for: timedelta | None = _lease_for()
+    lease_for: timedelta | None = field(default=None, converter=seconds, validator=a_term)
 
     @classmethod
     def again(cls, entry: Entry) -> Start:
@@ -237,7 +236,7 @@ class CompleteAndStart(Command):
     lease: int = field(validator=a_lease)
     result: Any = None
     worker: Hashable = field(default=None, validator=a_worker)
-    lease_for: timedelta | None = _lease_for()
+    lease_for: timedelta | None = field(default=None, converter=seconds, validator=a_term)
 
     @classmethod
     def again(cls, entry: Entry) -> CompleteAndStart:
@@ -278,7 +277,7 @@ class Renew(Command):
     do = "renew"
     asks = ("lease", "lease_for")
     lease: int = field(validator=a_lease)
-    lease_for: timedelta | None = _lease_for()
+    lease_for: timedelta | None = field(default=None, converter=seconds, validator=a_term)
 
     @classmethod
     def again(cls, entry: Entry) -> Renew:

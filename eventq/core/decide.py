@@ -154,8 +154,9 @@ def _due(t: Telling) -> None:
             _after_failure(t, record, "retryable", None)
         else:
             t.tell(Readied(record.task.task))
-    for record in list(islice(t.now.surplus(t.at), left)):
-        t.tell(Forgotten(record.task.task))
+    if t.now.policy.retention is not None:
+        for record in list(islice(t.now.surplus(t.at), left)):
+            t.tell(Forgotten(record.task.task))
 
 
 def _hand_out(t: Telling, worker: Hashable, lease_for: timedelta | None) -> None:

@@ -209,7 +209,7 @@ class Sorted(Generic[T]):
 
     def first(self) -> T | None:
         """The smallest item, or None."""
-        node = self._root
+        node = self._head or self._root
         while node.kids is not None:
             node = node.kids[0]
         return node.keys[0] if node.keys else None

@@ -147,7 +147,7 @@ class Reading:
 
     def first(self) -> Record | None:
         first = self.in_line.first()
-        if self.policy.keys.on_death == "open":
+        if self.behind_dead.size and self.policy.keys.on_death == "open":
             other = self.behind_dead.first()
             if other is not None and (first is None or other < first):
                 first = other
@@ -165,7 +165,7 @@ class Reading:
         return None if lease is None else self.leased(lease)
 
     def first_due(self, at: datetime) -> Record | None:
-        first = self.due.first()
+        first = self.due.first() if self.due.size else None
         return None if first is None or first[0] > at else self.records[first[2]]
 
     def holder(self, key: str) -> Record | None:

@@ -280,9 +280,7 @@ def _event(wire: Any) -> Event:
 
 def _enqueued(wire: Any) -> Enqueued:
     payload = kept(wire.payload)
-    return Enqueued.of(
-        wire.task, payload, wire.after, wire.key, wire.max_attempts, wire.not_before
-    )
+    return Enqueued.of(wire.task, payload, wire.after, wire.key, wire.max_attempts, wire.not_before)
 
 
 def _completed(wire: Any) -> Any:

@@ -283,9 +283,7 @@ class Log(Synced):
             return False
         if cursor.overtaken() and os.lseek(self._segment, 0, os.SEEK_END) == end:
             raise cursor.damaged(CUT_SHORT)
-        return locked and mend(
-            self.disk, self._segment, cursor, self.path / "torn", self._sync_all
-        )
+        return locked and mend(self.disk, self._segment, cursor, self.path / "torn", self._sync_all)
 
     def _open(self, file: Path) -> int:
         return self.disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)

@@ -25,10 +25,12 @@ from .together import Work, rate
 
 __all__ = ["tables"]
 
-TASKS = 5_000
+TASKS = 20_000
 FEW = 100
 """How many tasks one peer has at a time before the next has its turn."""
-STEPS = ("put", "work", "whole")
+SHORT = 10
+"""How many times fewer tasks go through a short queue than through a long one."""
+STEPS = ("put", "work", "whole", "short")
 FASTER = [
     ("eventq", "persist-queue", 1.4),
     ("eventq", "litequeue, FULL", 2.5),
@@ -72,23 +74,24 @@ def _put_and_work(handle: Handle) -> None:
 
 def _steps(handles: Mapping[str, Handle], n: int) -> dict[str, float]:
     """All peers through all steps, from empty queues, in turns of a few tasks: seconds a task."""
-    acts: dict[str, Callable[[Handle], None]] = {
-        "put": lambda handle: handle.put(PAYLOAD),
-        "work": lambda handle: handle.work(),
-        "whole": _put_and_work,
+    acts: dict[str, tuple[Callable[[Handle], None], int]] = {
+        "put": (lambda handle: handle.put(PAYLOAD), n),
+        "work": (lambda handle: handle.work(), n),
+        "short": (_put_and_work, n // SHORT),
     }
     costs: dict[str, list[float]] = defaultdict(list)
     for handle in handles.values():
         handle.put(PAYLOAD)  # so that there is always a next one
-    few = min(n, FEW)
-    for step, act in acts.items():
-        for _ in range(n // few):
+    few = min(n // SHORT, FEW)
+    for step, (act, number) in acts.items():
+        for _ in range(number // few):
             for name, handle in handles.items():
                 cost = _times(few, partial(act, handle))
                 costs[f"{name}: {step}"].append(cost)
     for handle in handles.values():
         handle.close()
-    return {step: statistics.median(each) for step, each in costs.items()}
+    means = {step: statistics.mean(each) for step, each in costs.items()}
+    return means | {f"{n}: whole": means[f"{n}: put"] + means[f"{n}: work"] for n in handles}
 
 
 def _alone(scale: Scale, folder: Path, peers: list[Peer], note: str) -> Table:
@@ -100,8 +103,10 @@ def _alone(scale: Scale, folder: Path, peers: list[Peer], note: str) -> Table:
     base = peers[0].name
     table = Table(
         f"Queues {'synced at each step' if peers[0].synced else 'not synced'}, {n:,} tasks",
-        ["queue", "put/s", "take + done/s", "whole/s", "put /", "take + done /", "whole /"],
-        f"a second, in turns of {min(n, FEW)}; then how many times as fast as {base}{note}",
+        ["queue", "put/s", "work/s", "whole/s", "short/s", *(f"{step} /" for step in STEPS)],
+        f"a second; then how many times as fast as {base}; the queues take turns of {FEW} tasks\n"
+        f"put: {n:,} into an empty queue; work: take these one by one, and say that each is done;\n"
+        "whole: both; short: put one and work it, in a queue that is all but empty" + note,
     )
     for peer in peers:
         names = [("all", f"{peer.name}: {step}") for step in STEPS]
