@@ -42,7 +42,7 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
     if t.now.admission != "open":
         raise QueueClosed(next(iter(new)))
     before = t.now
-    no_room = _no_room(before, new)
+    no_room = None if before.policy.capacity is None else _no_room(before, new)
     if no_room is not None:  # a cycle would come first: it is looked for where nothing is undone
         t = Telling(Draft.of(t.now), t.at)
     default = before.policy.retry.max_attempts

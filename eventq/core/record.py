@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -134,7 +134,8 @@ class Task(_Task):
             record.ended,
         )
         made.__class__ = cls
-        return cast(Task, made)
+        done: Task = made
+        return done
 
 
 @frozen

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["DISK", "Disk"]
@@ -40,8 +39,10 @@ class Disk:
 
         That is what Linux does at this advice; elsewhere it may do nothing.
         """
-        with suppress(OSError):
+        try:  # noqa: SIM105 - on the way of every command, and `suppress` takes its time
             os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            pass
 
     def ftruncate(self, descriptor: int, size: int) -> None:
         """Let a file end there."""

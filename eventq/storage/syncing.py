@@ -80,11 +80,9 @@ class Synced:
 
     def secure(self, seq: int) -> None:
         """Make the entries up to this one as safe as an answer that rests on them has to be."""
-        if seq <= self._synced:
-            return
         if self._later is None or self._unsynced > BYTES:
             self.sync(seq)
-        else:
+        elif seq > self._synced:
             self._later.ask()
 
     def sync(self, seq: int) -> None:
