@@ -94,8 +94,7 @@ class Log(Synced):
         """When to look again whether the queue is still there, on the monotonic clock."""
         self._begun = UNKNOWN
         """How long the lock was when this segment was last seen to be the last one: the file of
-        the lock grows by a byte before a segment is begun, or replaced by a copy, so that its size
-        says when to look."""
+        the lock grows by a byte before each new segment, so that its size says when to look."""
         self._turn = threading.Condition(self.mutex)
         self.meanwhile: Callable[[], None] = lambda: None
         """What is done before the lock is waited for: to read what others are writing."""
@@ -217,12 +216,14 @@ class Log(Synced):
             self.look()
         if self._segment < 0:
             return self._cursor.file.exists()
-        told = os.fstat(self._lock if self._lock >= 0 else self._segment)
-        begun = told.st_size if self._lock >= 0 else NO_LOCK
-        if not told.st_nlink or (begun != self._begun and begun != NO_LOCK):
+        segment = os.fstat(self._segment)
+        lock = segment if self._lock < 0 else os.fstat(self._lock)
+        if not (segment.st_nlink and lock.st_nlink):
             self.look()
-        if os.lseek(self._segment, 0, os.SEEK_END) != self._cursor.offset:
+            segment = os.fstat(self._segment)
+        if segment.st_size != self._cursor.offset:
             return True
+        begun = NO_LOCK if self._lock < 0 else lock.st_size
         return begun != self._begun and self._followed(begun, locked=locked)
 
     def _followed(self, begun: int, *, locked: bool) -> bool:
@@ -302,7 +303,6 @@ class Log(Synced):
         Called under the lock.
         """
         if self._mark.exists():
-            self._say_so()
             renew(self.disk, self._folder, self._mark)
 
     def append(self, entry: Entry) -> int:
@@ -345,16 +345,12 @@ class Log(Synced):
         except OSError as error:
             self._finished = f"a failed write could not be rolled back ({error})"
 
-    def _say_so(self) -> None:
-        """Let all handles look for themselves at which segment is the last, see `_begun`."""
-        self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
-
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
         self.look()  # a name is about to be made
         cursor = self._cursor
         self._sync_all()
-        self._say_so()
+        self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = self.disk.open(file, os.O_RDWR | os.O_CREAT)
         after = cursor.copy()

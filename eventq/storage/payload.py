@@ -43,7 +43,7 @@ def to_json(what: str, value: Any, limit: int = SIZE_LIMIT) -> Json | None:
     """
     if value is None:
         return None
-    plain = (  # as most are: of these the encoder sees all that is wrong, but for long numbers
+    plain = (  # as most are: the encoder sees what is wrong with these, but for some long numbers
         type(value) is dict
         and len(value) < FEW
         and _TEXT.issuperset(map(type, value))
@@ -53,7 +53,7 @@ def to_json(what: str, value: Any, limit: int = SIZE_LIMIT) -> Json | None:
         _check(what, value, limit)
     try:
         text = Json(_encode(value))
-    except UnicodeEncodeError:
+    except ValueError:  # a lone surrogate, a number that is too long
         _check(what, value, limit)
         raise
     if len(text) > limit:
