@@ -28,7 +28,10 @@ class Command:
 
     def ask(self) -> dict[str, Any]:
         """The arguments that the log keeps because no event holds them."""
-        return {name: getattr(self, name) for name in self.asks} if self.asks else {}
+        ask = {}
+        for name in self.asks:
+            ask[name] = getattr(self, name)
+        return ask
 
     def refused(self, refusal: str) -> dict[str, Any]:
         """What the log keeps of a command that was refused: the refusal and every argument."""

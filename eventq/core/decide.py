@@ -165,12 +165,9 @@ def _hand_out(t: Telling, worker: Hashable, lease_for: timedelta | None) -> None
         raise WorkerBusy(worker, held.task.task, held.lease)
     first = t.now.first()
     if first is not None and t.now.dispatch == "running":
-        t.tell(Started(first.task.task, first.attempt + 1, worker, _expiry(t, lease_for)))
-
-
-def _expiry(t: Telling, lease_for: timedelta | None) -> datetime | None:
-    length = lease_for or t.now.policy.lease_for
-    return None if length is None else later(t.at, length)
+        length = lease_for or t.now.policy.lease_for
+        expires = None if length is None else later(t.at, length)
+        t.tell(Started(first.task.task, first.attempt + 1, worker, expires))
 
 
 def _start(t: Telling, command: Start) -> None:

@@ -128,9 +128,6 @@ class Reading:
     def record(self, task: str) -> Record | None:
         return self.records[task]
 
-    def _along(self, edges: Sorted[tuple[str, int, str]], task: str) -> Iterator[Record]:
-        return self._edges(edges, task) if edges.size else _NONE
-
     def _edges(self, edges: Sorted[tuple[str, int, str]], task: str) -> Iterator[Record]:
         for dependency, _, dependent in edges.since((task,)):
             if dependency != task:
@@ -140,10 +137,10 @@ class Reading:
             yield record
 
     def dependents(self, task: str) -> Iterator[Record]:
-        return self._along(self.edges, task)
+        return self._edges(self.edges, task) if self.edges.size else _NONE
 
     def dormant(self, task: str) -> Iterator[Record]:
-        return self._along(self.sleeping, task)
+        return self._edges(self.sleeping, task) if self.sleeping.size else _NONE
 
     def first(self) -> Record | None:
         first = self.in_line.first()
