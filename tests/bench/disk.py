@@ -233,14 +233,14 @@ def _together(scale: Scale, folder: Path) -> Table:
     def bare(processes: int) -> float:
         where = path()
         where.mkdir()
-        return 1 / rate(bare_together, where, processes, count)
+        return 1 / rate(bare_together, where, processes, count, collector=scale.collector)
 
     def asked(work: Work, processes: int) -> float:
         where = path()
         with WorkQueue.open(where, snapshots=False) as queue:
             if work is work_together:
                 _fill(queue, processes * count)
-        return 1 / rate(work, where, processes, count)
+        return 1 / rate(work, where, processes, count, collector=scale.collector)
 
     table = Table(
         "Commands on disk, synced, several processes",

@@ -35,11 +35,17 @@ FASTER = [
     ("eventq", "persist-queue", 1.4),
     ("eventq", "litequeue, FULL", 2.5),
     ("eventq, complete_and_start", "SQLite by hand, FULL", 1.1),
-    ("eventq, process", "SQLite by hand, NORMAL", 1.0),
-    ("eventq, process", "persist-queue, NORMAL", 1.0),
-    ("eventq, process", "persist-queue, clearing, NORMAL", 1.0),
-    ("eventq, process", "litequeue, NORMAL", 1.0),
-    ("eventq, process", "huey, no fsync (no ack)", 1.0),
+    *(
+        (f"eventq, process{how}", peer, 1.0)
+        for how in ("", ", complete_and_start")
+        for peer in (
+            "SQLite by hand, NORMAL",
+            "persist-queue, NORMAL",
+            "persist-queue, clearing, NORMAL",
+            "litequeue, NORMAL",
+            "huey, no fsync (no ack)",
+        )
+    ),
 ]
 """How many times as fast, at whole tasks, the first of two is to be at least."""
 LOG = 1_000_000
@@ -182,7 +188,7 @@ def _together(scale: Scale, folder: Path) -> Table:
     def cost(name: str, processes: int) -> float:
         where = path()
         (_eventq if name.startswith("eventq") else _sqlite)(where).close()
-        return 1 / rate(works[name], where, processes, count)
+        return 1 / rate(works[name], where, processes, count, collector=scale.collector)
 
     cases = {
         (name, processes): partial(cost, name, processes) for processes in numbers for name in works

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -16,20 +17,27 @@ Work = Callable[[Path, int, int], Callable[[], Any]]
 to be measured. A function of a module, so that another process can find it."""
 
 
-def _run(work: Work, folder: Path, number: int, count: int, begin: Barrier, told: Any) -> None:
+def _run(
+    work: Work, folder: Path, number: int, count: int, begin: Barrier, told: Any, keep: bool
+) -> None:
     act = work(folder, number, count)
+    gc.collect()
+    gc.freeze()  # as in `measure.turns`
+    if not keep:
+        gc.disable()
     begin.wait()
     began = time.perf_counter()
     act()
     told.put((began, time.perf_counter()))
 
 
-def rate(work: Work, folder: Path, processes: int, count: int) -> float:
-    """How often a second, by all processes together, if each does it `count` times."""
+def rate(work: Work, folder: Path, processes: int, count: int, *, collector: bool = False) -> float:
+    """How often a second, by all processes together, if each does it `count` times; with Python's
+    collector of cycles on or off."""
     context = multiprocessing.get_context("spawn")
     begin, told = context.Barrier(processes), context.SimpleQueue()
     started = [
-        context.Process(target=_run, args=(work, folder, number, count, begin, told))
+        context.Process(target=_run, args=(work, folder, number, count, begin, told, collector))
         for number in range(processes)
     ]
     for process in started:
