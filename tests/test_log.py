@@ -23,6 +23,8 @@ from disk import (
 
 from eventq import ReadOnly, State, WorkQueue
 from eventq.core.evolve import evolve, replay
+from eventq.storage.disk import Disk
+from eventq.storage.log import AT_ONCE
 from eventq.storage.segments import Cursor, segment_path
 
 GOOD = FIXTURES / "good"
@@ -155,6 +157,39 @@ def test_two_handles_follow_each_other(tmp_path: Path) -> None:
             assert reader.head == one.head == other.head
     assert len(check_chain(path)) == 21
     assert len(segments(path)) > 3
+
+
+class Reading(Disk):
+    """Notes how much is read at once."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+
+    def pread(self, descriptor: int, size: int, offset: int) -> bytes:
+        self.read.append(size)
+        return super().pread(descriptor, size, offset)
+
+
+def test_a_long_backlog_is_read_in_parts(tmp_path: Path) -> None:
+    """Through several segments, by a writer and by a reader; only a line that is longer than a
+    part is read whole."""
+    path = tmp_path / "q"
+    read_by = [Reading(), Reading()]
+    with (
+        WorkQueue.open(path, segment_bytes=3_000_000) as writer,
+        WorkQueue.open(path, disk=read_by[0]) as q,
+        WorkQueue.open(path, disk=read_by[1], read_only=True) as reader,
+    ):
+        for size in (300_000, 300_000, 900_000, 10, 2_500_000, 400_000, 1_100_000, 10):
+            for _ in range(3):
+                writer.enqueue(payload="x" * size)
+        for disk, one in zip(read_by, (q, reader), strict=True):
+            disk.read.clear()
+            assert one.state == writer.state
+            assert max(disk.read) <= 4 * AT_ONCE
+            assert sum(size > AT_ONCE for size in disk.read) <= 3 * 3
+        q.enqueue("a")
+        assert writer.state == reader.state == q.state
 
 
 def test_a_handle_that_slept_does_not_write_behind_a_full_segment(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from disk import EIO, Disk, check_chain, digest_of, lines, segments
 
 from eventq import HandleFinished, WorkQueue
 from eventq import handle as handle_module
+from eventq.storage import disk as disks
 from eventq.testing.faults import FaultyDisk
 
 
@@ -49,6 +51,61 @@ def test_every_yes_comes_after_its_sync(tmp_path: Path, disk: Disk) -> None:
         for quiet in (q.close, q.tick, lambda: q.state, lambda: q.head, lambda: q.enqueue("a")):
             quiet()
         assert disk.did == []
+
+
+class Advised(disks.Disk):
+    """Notes what it is advised to write soon, and whether others could have the lock then."""
+
+    def __init__(self, lock: Path) -> None:
+        self.lock = lock
+        self.told: list[tuple[int, int]] = []
+        self.free: list[bool] = []
+
+    def write_soon(self, descriptor: int, offset: int, size: int) -> None:
+        self.told.append((offset, size))
+        with self.lock.open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.free.append(False)
+            else:
+                self.free.append(True)
+        super().write_soon(descriptor, offset, size)
+
+
+def test_the_disk_may_begin_while_the_answer_is_made(tmp_path: Path) -> None:
+    """It is told of each line that is to be synced before the answer, and of no other; by then
+    others may write, unless a thread holds the lock over several commands."""
+    path = tmp_path / "q"
+    disk = Advised(path / "lock")
+    with WorkQueue.open(path, disk=disk) as q:
+        for name in "ab":
+            q.enqueue(name)
+        assert disk.free == [False, True, True]  # the queue is opened under the lock
+        with q.alone():
+            q.enqueue("c")
+        assert disk.free[3:] == [False]
+        ends = [0]
+        for line in lines(path):
+            ends.append(ends[-1] + len(line))
+        assert disk.told == [(ends[i], ends[i + 1] - ends[i]) for i in range(4)]
+    with WorkQueue.open(path, disk=disk, durability="process") as q:
+        q.enqueue("d")
+    assert len(disk.told) == 4
+
+
+def test_advice_that_is_not_taken_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system may know nothing of it."""
+
+    def refuse(*_: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    with WorkQueue.open(tmp_path / "q") as q:
+        assert q.enqueue("a").id == "a"
+    assert len(check_chain(tmp_path / "q")) == 2
 
 
 def test_a_yes_to_what_another_wrote_syncs_first(tmp_path: Path, disk: Disk) -> None:

@@ -250,17 +250,17 @@ class Log(Synced):
         while True:
             cursor = self._cursor
             end = os.lseek(self._segment, 0, os.SEEK_END)
-            if end < cursor.offset:
-                lost = cursor.offset - end
-                raise cursor.damaged(f"the file has lost {lost} bytes that were read before")
+            rest = end - cursor.offset
+            if rest < 0:
+                raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
             begun = NO_LOCK if self._lock < 0 else os.lseek(self._lock, 0, os.SEEK_END)
             entries: list[Folded] = []
+            size = 0
             try:
-                for size in (min(end - cursor.offset, AT_ONCE), end - cursor.offset):
+                while size < rest and not entries:  # a line may be longer than what was read
+                    size = min(2 * size or AT_ONCE, rest)
                     text = pread(self.disk, self._segment, size, cursor.offset)
                     entries.extend(cursor.follow(io.BytesIO(text)))
-                    if entries or len(text) == end - cursor.offset:
-                        break  # else a line is longer than what was read
             except (LogDamaged, LogNewer) as error:
                 if not entries:
                     if locked or found == cursor.offset or isinstance(error, LogNewer):
