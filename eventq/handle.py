@@ -241,9 +241,11 @@ class Handle(View):
         log.check_alive()  # in a forked child, another thread may hold the mutex for ever
         with log.mutex:
             try:
-                if log.take(self._current.now.seq) or not self._current.whole:
-                    self._catch_up(locked=True)
+                behind = log.take()  # in the wait for the lock, other threads may have moved `now`
                 current = self._current
+                if behind or current.now.seq != log.seq or not current.whole:
+                    self._catch_up(locked=True)
+                    current = self._current
                 at = self._now()
                 if by is None:
                     by = self._by or (_asker(command, current.now) if command.asks else None)

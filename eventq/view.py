@@ -91,7 +91,7 @@ class View:
 
     def _follow(self, *, locked: bool) -> None:
         log, current = self._log, self._restored()
-        more = locked or log.behind()
+        more = log.behind(locked=locked)
         while more:
             entries, more = log.catch_up(locked=locked)
             if entries:
