@@ -269,7 +269,7 @@ class Handle(View):
             # From here on others may write: what is still to do is about this process alone.
             if events:
                 log.sync_soon(size)
-                current.settle(size)
+                current.settle(entry, size)
                 self._know_last()
             seq, answered = now.seq, answer(now, events)
             place = self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
@@ -334,7 +334,7 @@ class Handle(View):
         current = self._current
         entry = Entry(current.now.seq + 1, at, do, (), ask, by, why)
         current.fold(entry)
-        current.settle(self._log.append(entry))
+        current.settle(entry, self._log.append(entry))
         self._know_last()
 
     def _snapshot_due(self) -> Cursor | None:
