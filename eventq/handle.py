@@ -241,9 +241,11 @@ class Handle(View):
         log.check_alive()  # in a forked child, another thread may hold the mutex for ever
         with log.mutex:
             try:
-                if log.take(self._current.now.seq) or not self._current.whole:
-                    self._catch_up(locked=True)
+                behind = log.take()  # in the wait for the lock, other threads may have moved `now`
                 current = self._current
+                if behind or current.now.seq != log.seq or not current.whole:
+                    self._catch_up(locked=True)
+                    current = self._current
                 at = self._now()
                 if by is None:
                     by = self._by or (_asker(command, current.now) if command.asks else None)
@@ -267,7 +269,7 @@ class Handle(View):
             # From here on others may write: what is still to do is about this process alone.
             if events:
                 log.sync_soon(size)
-                current.settle(size)
+                current.settle(entry, size)
                 self._know_last()
             seq, answered = now.seq, answer(now, events)
             place = self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
@@ -332,7 +334,7 @@ class Handle(View):
         current = self._current
         entry = Entry(current.now.seq + 1, at, do, (), ask, by, why)
         current.fold(entry)
-        current.settle(self._log.append(entry))
+        current.settle(entry, self._log.append(entry))
         self._know_last()
 
     def _snapshot_due(self) -> Cursor | None:

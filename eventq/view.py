@@ -82,11 +82,16 @@ class View:
             self._know_last()
             self._follow(locked=locked)
 
-    def _follow(self, *, locked: bool) -> None:
+    def _restored(self) -> Current:
+        """What stands as the log does, as far as it was read: what broke off midway is undone."""
         log, current = self._log, self._current
         if not ((current.whole and current.now.seq == log.seq) or current.restore(log.seq)):
             self._current = current = Current(log.state_at(log.seq))
-        more = locked or log.behind()
+        return current
+
+    def _follow(self, *, locked: bool) -> None:
+        log, current = self._log, self._restored()
+        more = log.behind(locked=locked)
         while more:
             entries, more = log.catch_up(locked=locked)
             if entries:
@@ -155,7 +160,7 @@ class View:
                 self._catch_up()
             last = log.seq
             if seq == last:
-                return self._current.state()
+                return self._restored().state()
         if not 0 <= seq < last:
             raise IndexError(f"there is no entry {seq}: the log has {last}")
         return log.state_at(seq)

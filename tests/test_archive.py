@@ -15,7 +15,17 @@ from disk import Ticks, check_chain, cut_lines, lines, log_bytes, segments, tour
 from forked import check, children
 from terminal import eventq
 
-from eventq import Archived, ArchiveRefused, LogDamaged, NotAQueue, QueueReplaced, State, WorkQueue
+from eventq import (
+    Archived,
+    ArchiveRefused,
+    CycleError,
+    Enqueue,
+    LogDamaged,
+    NotAQueue,
+    QueueReplaced,
+    State,
+    WorkQueue,
+)
 from eventq.core.evolve import evolve
 from eventq.storage import archive as archive_module
 from eventq.storage.disk import Disk
@@ -273,6 +283,26 @@ def test_a_handle_that_slept_while_its_segment_was_archived_goes_on(
                         _ = idle.state
                 WorkQueue.unarchive(path)
                 assert idle.state == q.state
+    check(path)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_handle_that_slept_may_write_at_once(refused: bool, tmp_path: Path, attic: Path) -> None:
+    """Its first command finds its segment archived, whatever came of the last one."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, segment_bytes=400) as q, WorkQueue.open(path) as idle:
+        idle.enqueue("a")
+        if refused:
+            with pytest.raises(CycleError):
+                idle.enqueue_all(
+                    [Enqueue("b"), Enqueue("c", after=["d"]), Enqueue("d", after=["c"])]
+                )
+        for _ in range(6):
+            q.enqueue()
+        assert q.archive(attic)
+        idle.enqueue("e")
+        assert idle.state == q.state
+    WorkQueue.unarchive(path)
     check(path)
 
 

@@ -85,6 +85,15 @@ def test_a_refusal_behind_the_first_event_changes_nothing(
     assert q.state == as_logged(q)
 
 
+def test_the_last_state_is_that_of_the_log_behind_a_refusal(q: WorkQueue) -> None:
+    """Also when it is asked for by its seq, before anything else is."""
+    some(q, 2)
+    seq = q.state.seq
+    a_cycle(q)
+    assert q.at(seq) == as_logged(q)
+    assert q.state == as_logged(q)
+
+
 def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
     """The memory goes back to what the log says, for each command in turn."""
     disk = FaultyDisk()

@@ -16,7 +16,9 @@ import pytest
 from disk import check_chain, lines
 
 from eventq import Enqueue, WorkQueue
+from eventq.core.events import Entry
 from eventq.storage.disk import DISK, Disk
+from eventq.storage.memory import MemoryLog
 
 
 @pytest.fixture(autouse=True)
@@ -241,3 +243,51 @@ def test_a_signal_in_the_midst_of_a_sync_does_not_hang(
         assert signals == [signal.SIGUSR1]
         assert [task.id for task in q.state.tasks()] == ["around", "within"]
     check_chain(tmp_path / "q")
+
+
+class Looking(Disk):
+    """A signal comes when the line was written, and its handler looks at the queue, or asks."""
+
+    def __init__(self) -> None:
+        self.handler: Callable[[], object] = int
+
+    def write_soon(self, descriptor: int, offset: int, size: int) -> None:
+        handler, self.handler = self.handler, int
+        handler()
+
+
+@pytest.mark.parametrize("what", ["looks", "asks", "asks and looks"])
+def test_a_signal_behind_the_write_spoils_no_answer(what: str, tmp_path: Path) -> None:
+    """Whatever its handler does with the queue, the command was carried out, and says so."""
+    disk = Looking()
+    with WorkQueue.open(tmp_path / "q", disk=disk) as q:
+
+        def handler() -> None:
+            if "asks" in what:
+                q.enqueue("b")
+            if "looks" in what:
+                assert "a" in q.state
+
+        disk.handler = handler
+        assert q.enqueue("a").id == "a"
+        assert q.enqueue("c").id == "c"
+        with WorkQueue.open(tmp_path / "q", read_only=True) as reader:
+            assert reader.state == q.state
+
+
+def test_a_signal_before_the_write_loses_nothing_without_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its handler looks at the queue as it was, and the command goes on, though nothing keeps what
+    it gave but the handle."""
+    with WorkQueue.in_memory(history=False) as q:
+        append = MemoryLog.append
+
+        def late(log: MemoryLog, entry: Entry) -> int:
+            assert "a" not in q.state
+            return append(log, entry)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryLog, "append", late)
+            assert q.enqueue("a").id == "a"
+        assert [task.id for task in q.state.tasks()] == ["a"]

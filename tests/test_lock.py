@@ -20,6 +20,8 @@ from disk import check_chain, copied, cut_lines, lines, rewrite, segments, untou
 from forked import check, children
 
 from eventq import (
+    CycleError,
+    Enqueue,
     HandleFinished,
     LockTimeout,
     LockUnsupported,
@@ -257,6 +259,22 @@ def test_a_lock_that_is_removed_ends_who_has_it_open(remade: bool, tmp_path: Pat
     check(path)
 
 
+def refused_midway(q: WorkQueue) -> None:
+    """A batch that is refused when its first task was looked at."""
+    with pytest.raises(CycleError):
+        q.enqueue_all([Enqueue("x"), Enqueue("y", after=["z"]), Enqueue("z", after=["y"])])
+
+
+def test_a_refusal_hides_nothing_of_the_files(tmp_path: Path) -> None:
+    """The command behind it sees as well as any other that its queue is gone."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        refused_midway(q)
+        shutil.rmtree(path)
+        with pytest.raises(QueueReplaced):
+            q.enqueue("a")
+
+
 def test_a_lock_that_is_renamed_is_missed_before_long(tmp_path: Path) -> None:
     """Or another that was put over it."""
     path = tmp_path / "q"
@@ -413,6 +431,34 @@ def test_who_only_looks_does_not_wait_for_the_lock(timeout: float | None, tmp_pa
         with waiting_for_the_lock(q, told):
             assert q.task("b") is None
         assert told == ["b"]
+
+
+class OneWaits(Disk):
+    """One thread gets the lock only when another had a command refused meanwhile."""
+
+    def __init__(self) -> None:
+        self.waiting: threading.Thread | None = None
+        self.refused = False
+
+    def flock(self, descriptor: int, operation: int) -> None:  # type: ignore[override]
+        mine = threading.current_thread() is self.waiting
+        if mine and not self.refused and operation != fcntl.LOCK_UN:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another has it")
+        fcntl.flock(descriptor, operation)
+
+
+def test_who_waits_for_the_lock_sees_nothing_of_what_was_refused_meanwhile(tmp_path: Path) -> None:
+    """Threads share a handle: no task of a batch that was refused is taken for a known one."""
+    disk = OneWaits()
+    with WorkQueue.open(tmp_path / "q", disk=disk) as q:
+        thread = disk.waiting = threading.Thread(target=q.enqueue, args=("x",))
+        thread.start()
+        time.sleep(0.05)  # what it waits for at once, the mutex stays with it
+        refused_midway(q)
+        disk.refused = True
+        thread.join()
+        assert "x" in q.state
+    check(tmp_path / "q")
 
 
 def test_who_waits_for_the_lock_is_told_when_the_handle_is_shut(tmp_path: Path) -> None:

@@ -25,7 +25,14 @@ from eventq.core.values import check_whole
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import HandleFinished, LogDamaged, LogNewer, NotAQueue, ReadOnly
+from eventq.storage.errors import (
+    Archived,
+    HandleFinished,
+    LogDamaged,
+    LogNewer,
+    NotAQueue,
+    ReadOnly,
+)
 from eventq.storage.folders import make_folders
 from eventq.storage.lock import NOW, TIMEOUT, check_timeout, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
@@ -112,9 +119,9 @@ class Log(Synced):
 
     # The lock.
 
-    def take(self, seq: int) -> bool:
+    def take(self) -> bool:
         """Take the lock, under the mutex; for one who lets go of it whatever comes. Whether there
-        is, or may be, something that who stands at this seq does not know."""
+        is, or may be, something that this handle has not read."""
         if self._finished is not None:
             self.check_alive()
         if self.read_only:
@@ -125,7 +132,10 @@ class Log(Synced):
             self.meanwhile()
             wait = self._lock_timeout
             wait_for_lock(self._flock, self._lock, self.path, wait, error, self._pause)
-        return self._cursor.seq != seq or self.behind(locked=True)
+        try:
+            return self.behind(locked=True)
+        except Archived:  # which is told to who catches up
+            return True
 
     def _pause(self, seconds: float) -> None:
         """Wait a little for the lock. Where that takes long, other threads may look meanwhile, or
@@ -143,7 +153,7 @@ class Log(Synced):
         with self.mutex:
             let_go = self.let_go
             try:
-                self.take(self.seq)
+                self.take()
                 self.let_go = NOTHING
                 yield
             finally:
