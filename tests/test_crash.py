@@ -321,9 +321,13 @@ def test_damage_met_on_the_way_leaves_the_handle_where_it_is(tmp_path: Path) -> 
 def test_lines_lost_that_a_handle_has_not_read_never_fork_the_chain(
     cut: int, tmp_path: Path
 ) -> None:
-    """Half a line, or all of it: later files say that there was more, so nothing is written."""
+    """Half a line, or all of it: later files say that there was more, so nothing is written; and
+    who only reads does not wait for the rest of half a line."""
     path = tmp_path / "q"
-    with WorkQueue.open(path, segment_bytes=900) as q:
+    with (
+        WorkQueue.open(path, segment_bytes=900) as q,
+        WorkQueue.open(path, read_only=True) as reader,
+    ):
         with WorkQueue.open(path, segment_bytes=900) as other:
             for _ in range(6):
                 other.enqueue()
@@ -335,6 +339,9 @@ def test_lines_lost_that_a_handle_has_not_read_never_fork_the_chain(
         with untouched(path / "log"), pytest.raises(LogDamaged, match="cut short") as caught:
             q.enqueue("a")
         assert (caught.value.seq, caught.value.byte) == (2, len(first))
+        if cut < 0:
+            with pytest.raises(LogDamaged, match="cut short"):
+                _ = reader.state
         file.unlink()
         file.write_bytes(first + second)
         q.enqueue("a")

@@ -198,8 +198,9 @@ def test_an_interrupt_as_the_lock_comes_lets_go_of_it(turn: int, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_interrupt_while_catching_up_loses_nothing(tmp_path: Path) -> None:
-    """Wherever it comes: what others wrote is read when it is asked for next."""
+@pytest.mark.parametrize("asks", [False, True])
+def test_an_interrupt_while_catching_up_loses_nothing(asks: bool, tmp_path: Path) -> None:
+    """Wherever it comes: what others wrote is read when it is asked for next, or decided on."""
     path = tmp_path / "q"
     with (
         WorkQueue.open(path, segment_bytes=500, snapshots=False) as q,
@@ -208,6 +209,8 @@ def test_an_interrupt_while_catching_up_loses_nothing(tmp_path: Path) -> None:
         number = 1
         other.enqueue_all([Enqueue(None), Enqueue(None)])
         while interrupted(lambda: q.state, number):
+            if asks:
+                q.enqueue(None)
             assert q.state == other.state
             other.enqueue_all([Enqueue(None), Enqueue(None)])
             number += 2

@@ -176,7 +176,7 @@ def test_a_long_backlog_is_read_in_parts(tmp_path: Path) -> None:
     path = tmp_path / "q"
     read_by = [Reading(), Reading()]
     with (
-        WorkQueue.open(path, segment_bytes=3_000_000) as writer,
+        WorkQueue.open(path, segment_bytes=9_000_000) as writer,
         WorkQueue.open(path, disk=read_by[0]) as q,
         WorkQueue.open(path, disk=read_by[1], read_only=True) as reader,
     ):

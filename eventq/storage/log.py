@@ -271,9 +271,9 @@ class Log(Synced):
                     size = min(2 * size or AT_ONCE, rest)
                     text = pread(self.disk, self._segment, size, cursor.offset)
                     entries.extend(cursor.follow(io.BytesIO(text)))
-            except (LogDamaged, LogNewer) as error:
-                if not entries:
-                    if locked or found == cursor.offset or isinstance(error, LogNewer):
+            except (LogDamaged, LogNewer):
+                if not entries:  # else told when what stands before it was taken
+                    if found == cursor.offset:
                         raise
                     found = cursor.offset  # as in `twice`
                     continue
