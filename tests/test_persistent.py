@@ -88,6 +88,7 @@ def test_a_map_grows_through_many_sizes() -> None:
         found = found.changed({i: -i for i in range(begin, min(begin + 50, number))})
     assert len(found) == number
     assert all(found[i] == -i for i in range(number))
+    assert max(len(leaf) for row in found._rows for leaf in row) < 4 * LEAF  # or it would be slow
     for begin in range(0, number, 50):
         found = found.changed(dict.fromkeys(range(begin, begin + 50)))
     assert len(found) == 0

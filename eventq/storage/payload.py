@@ -24,12 +24,8 @@ has no limit, nor has reading."""
 DEPTH_LIMIT = 200
 """How deep a value may be nested: every JSON reader in use copes with that."""
 
-FEW = 100
 _TEXT = frozenset({str})
 _PLAIN = frozenset({str, int, bool, type(None)})
-
-DIGITS = sys.int_info.str_digits_check_threshold
-"""So many digits of a number can always be read back."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -43,13 +39,11 @@ def to_json(what: str, value: Any, limit: int = SIZE_LIMIT) -> Json | None:
     """
     if value is None:
         return None
-    plain = (  # as most are: the encoder sees what is wrong with these, but for some long numbers
+    if not (  # as most are: the encoder sees what is wrong with these
         type(value) is dict
-        and len(value) < FEW
         and _TEXT.issuperset(map(type, value))
         and _PLAIN.issuperset(map(type, value.values()))
-    )
-    if not plain:
+    ):
         _check(what, value, limit)
     try:
         text = Json(_encode(value))
@@ -58,8 +52,6 @@ def to_json(what: str, value: Any, limit: int = SIZE_LIMIT) -> Json | None:
         raise
     if len(text) > limit:
         raise BadValue(f"{what} has {len(text)} bytes as JSON; at most {limit} fit")
-    if plain and len(text) > DIGITS:
-        _check(what, value, limit)
     return text
 
 

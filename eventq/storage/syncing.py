@@ -106,8 +106,7 @@ class Synced:
                 self._fdatasync(self._segment)
             except OSError as error:
                 self._sync_failed(error)
-            if written > self._synced:
-                self._synced = written
+            self._synced = written
 
     def _sync_failed(self, error: OSError) -> None:
         if not self.read_only:
