@@ -146,3 +146,12 @@ def test_entries_without_events_are_let_go_of_too() -> None:
         tracemalloc.stop()
         assert q.state.seq == 2001
         assert held < 100_000
+
+
+def test_what_others_wrote_is_not_held_on_to(tmp_path: Path) -> None:
+    """Who follows for long, and asks for nothing, keeps what an undoing needs, and no more."""
+    with WorkQueue.open(tmp_path / "q") as q, WorkQueue.open(tmp_path / "q") as other:
+        for _ in range(8):
+            other.enqueue_all([Enqueue(None) for _ in range(EVENTS // 5)])
+            assert q.head == other.head
+            assert len(q._current._since) < 8
