@@ -105,7 +105,7 @@ def test_what_can_be_a_name(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "words"), BAD_NAMES)
 def test_what_cannot_be_a_name(name: Any, words: str) -> None:
-    """Refused as an id, in `after`, as a task to act on and as the id of a queue."""
+    """Refused as an id, as a key, in `after`, as a task to act on and as the id of a queue."""
     with pytest.raises(BadValue, match=f"it .*{words}"):
         check_name("it", name)
     for make in (Redrive, Cancel, Restore, Open):
@@ -114,9 +114,18 @@ def test_what_cannot_be_a_name(name: Any, words: str) -> None:
     if name is not None:
         with pytest.raises(BadValue, match=words):
             Enqueue(name)
+        with pytest.raises(BadValue, match=f"a key .*{words}"):
+            Enqueue(key=name)
     if not isinstance(name, list):
         with pytest.raises(BadValue, match=words):
             Enqueue("ok", None, ["fine", name])
+
+
+@pytest.mark.parametrize("when", [datetime(2026, 11, 30), 5, "2026-11-30T12:00:00Z"])
+def test_what_cannot_be_a_time_to_wait_for(when: Any) -> None:
+    """A time says its zone; nothing else is one."""
+    with pytest.raises(BadValue, match="not_before must be a datetime with its time zone, not"):
+        Enqueue(not_before=when)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in BAD_NAMES if isinstance(name, str)])
