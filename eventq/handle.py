@@ -240,6 +240,7 @@ class Handle(View):
         log = self._log
         log.check_alive()  # in a forked child, another thread may hold the mutex for ever
         with log.mutex:
+            turn = log.turn = log.turn + 1
             try:
                 behind = log.take()  # in the wait for the lock, other threads may have moved `now`
                 current = self._current
@@ -255,15 +256,15 @@ class Handle(View):
                     if current.now.policy.record:
                         self._catch_up(locked=True)
                         whole = _spelled_out(command, current.now.policy)
-                        self._note(at, command.do, whole.refused(refusal.name), by, why)
+                        self._note(turn, at, command.do, whole.refused(refusal.name), by, why)
                     raise
                 now, size = current.now, 0
                 if events:
                     entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
                     current.keep(entry)
-                    size = log.append(entry)
+                    size = log.append(entry, turn)
                 elif idle and now.policy.record and isinstance(command, Start):
-                    self._note(at, command.do, command.ask(), by)
+                    self._note(turn, at, command.do, command.ask(), by)
             finally:
                 log.let_go()
             # From here on others may write: what is still to do is about this process alone.
@@ -328,13 +329,19 @@ class Handle(View):
             log.shut()
 
     def _note(
-        self, at: datetime, do: str, ask: dict[str, Any], by: str | None, why: str | None = None
+        self,
+        turn: int,
+        at: datetime,
+        do: str,
+        ask: dict[str, Any],
+        by: str | None,
+        why: str | None = None,
     ) -> None:
         """Write an entry of which nothing followed, and go on from the state after it."""
         current = self._current
         entry = Entry(current.now.seq + 1, at, do, (), ask, by, why)
         current.fold(entry)
-        current.settle(entry, self._log.append(entry))
+        current.settle(entry, self._log.append(entry, turn))
         self._know_last()
 
     def _snapshot_due(self) -> Cursor | None:

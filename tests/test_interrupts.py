@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import linecache
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,8 +17,7 @@ from typing import Any
 import pytest
 from disk import check_chain, lines
 
-from eventq import Enqueue, WorkQueue
-from eventq.core.events import Entry
+from eventq import Enqueue, HandleFinished, WorkQueue
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.memory import MemoryLog
 
@@ -283,11 +284,69 @@ def test_a_signal_before_the_write_loses_nothing_without_history(
     with WorkQueue.in_memory(history=False) as q:
         append = MemoryLog.append
 
-        def late(log: MemoryLog, entry: Entry) -> int:
+        def late(log: MemoryLog, *args: Any) -> int:
             assert "a" not in q.state
-            return append(log, entry)
+            return append(log, *args)
 
         with monkeypatch.context() as patch:
             patch.setattr(MemoryLog, "append", late)
             assert q.enqueue("a").id == "a"
         assert [task.id for task in q.state.tasks()] == ["a"]
+
+
+class Held(Disk):
+    """Nothing is written without the lock."""
+
+    held = False
+
+    def flock(self, descriptor: int, operation: int) -> None:  # type: ignore[override]
+        DISK.flock(descriptor, operation)
+        self.held = operation != fcntl.LOCK_UN
+
+    def pwrite(self, descriptor: int, data: Any, offset: int) -> int:
+        assert self.held
+        return DISK.pwrite(descriptor, data, offset)
+
+
+@pytest.mark.parametrize("size", [1, 10**6])
+@pytest.mark.parametrize("name", ["known", "new"])
+def test_a_command_that_was_broken_into_writes_nothing_without_the_lock(
+    name: str, size: int, tmp_path: Path
+) -> None:
+    """A handler of a signal asked something, and let go of the lock: the command is dropped."""
+    handler: list[Callable[[], object]] = []
+
+    def clock() -> datetime:  # asked when the lock was taken
+        while handler:
+            handler.pop()()
+        return datetime.now(UTC)
+
+    with WorkQueue.open(tmp_path / "q", disk=Held(), clock=clock, segment_bytes=size) as q:
+        q.enqueue("known")
+        handler.append(lambda: q.enqueue(name))
+        with pytest.raises(HandleFinished, match="in the midst of a command"):
+            q.enqueue("dropped")
+        q.enqueue("last")
+        assert {task.id for task in q.state.tasks()} == {"known", name, "last"}
+    check_chain(tmp_path / "q")
+
+
+def test_a_command_that_was_broken_into_takes_nothing_back_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the handler of a signal was answered stays, and the command is dropped."""
+    with WorkQueue.in_memory() as q:
+        append = MemoryLog.append
+
+        def late(log: MemoryLog, *args: Any) -> int:
+            patch.undo()
+            q.enqueue("asked")
+            return append(log, *args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryLog, "append", late)
+            with pytest.raises(HandleFinished, match="in the midst of a command"):
+                q.enqueue("dropped")
+        q.enqueue("last")
+        assert [task.id for task in q.state.tasks()] == ["asked", "last"]
+        assert [entry.seq for entry in q.entries()] == [1, 2, 3]

@@ -10,6 +10,7 @@ from typing import ClassVar
 from eventq.core.errors import EventqError
 
 __all__ = [
+    "BROKEN_INTO",
     "ArchiveRefused",
     "Archived",
     "HandleFinished",
@@ -23,6 +24,10 @@ __all__ = [
     "ReadOnly",
     "repair_words",
 ]
+
+
+BROKEN_INTO = "a signal handler asked in the midst of a command: it was dropped"
+"""What a HandleFinished says that ends one command alone."""
 
 
 def repair_words(queue: Path) -> str:

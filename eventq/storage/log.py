@@ -26,6 +26,7 @@ from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import (
+    BROKEN_INTO,
     Archived,
     HandleFinished,
     LogDamaged,
@@ -102,6 +103,9 @@ class Log(Synced):
         self._begun = UNKNOWN
         """How long the lock was when this segment was last seen to be the last one: the file of
         the lock grows by a byte before each new segment, so that its size says when to look."""
+        self.turn = 0
+        """Counted on by each command before it takes the lock: a handler of a signal that asks
+        something lets go of the lock of the command that it broke into."""
         self._turn = threading.Condition(self.mutex)
         self.meanwhile: Callable[[], None] = lambda: None
         """What is done before the lock is waited for: to read what others are writing."""
@@ -315,14 +319,16 @@ class Log(Synced):
         if self._mark.exists():
             renew(self.disk, self._folder, self._mark)
 
-    def append(self, entry: Entry) -> int:
-        """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then
-        nothing was written."""
+    def append(self, entry: Entry, turn: int) -> int:
+        """Write an entry, under the lock, caught up; how many bytes it takes. `turn` is that of the
+        command. Raises OSError: then nothing was written."""
         cursor = self._cursor
         last = cursor.hash
         assert last is not None
         line, digest = encode(entry, last, first=not cursor.offset)
         if cursor.offset and cursor.offset + len(line) > self._segment_bytes:
+            if turn != self.turn:
+                raise HandleFinished(BROKEN_INTO)
             self._roll()
             cursor = self._cursor
             line, digest = encode(entry, last, first=True)
@@ -331,8 +337,8 @@ class Log(Synced):
         if not cursor.offset:
             self._sync_names()
         after = cursor.behind(len(line), entry.seq, digest)
-        if self._cursor is not cursor or entry.seq != cursor.seq + 1:
-            raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
+        if turn != self.turn or self._cursor is not cursor or entry.seq != cursor.seq + 1:
+            raise HandleFinished(BROKEN_INTO)
         start, size, written = cursor.offset, len(line), 0
         try:
             while written < size:

@@ -11,7 +11,7 @@ from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.chain import GENESIS
-from eventq.storage.errors import HandleFinished
+from eventq.storage.errors import BROKEN_INTO, HandleFinished
 from eventq.storage.payload import OpenDoor
 
 __all__ = ["MemoryLog"]
@@ -26,6 +26,7 @@ class MemoryLog:
     def __init__(self, *, history: bool) -> None:
         self._entries: list[Entry] | None = [] if history else None
         self.mutex = threading.RLock()
+        self.turn = 0
         self.grown = threading.Condition(self.mutex)
         self.head = (0, GENESIS)
         self.read_only = False
@@ -62,8 +63,10 @@ class MemoryLog:
         """What others wrote: nobody else can."""
         return [], False
 
-    def append(self, entry: Entry) -> int:
+    def append(self, entry: Entry, turn: int) -> int:  # noqa: ARG002  # the mutex is all
         """Keep an entry, which takes no bytes of a log."""
+        if entry.seq != self.head[0] + 1:
+            raise HandleFinished(BROKEN_INTO)
         if self._entries is not None:
             self._entries[entry.seq - 1 :] = [entry]  # an interrupt may have left one there
         self.head = (entry.seq, GENESIS)
