@@ -95,7 +95,10 @@ class View:
         while more:
             entries, more = log.catch_up(locked=locked)
             if entries:
-                current.follow(entries)
+                if current is self._current and entries[0].seq == current.now.seq + 1:
+                    current.follow(entries)
+                else:  # a handler of a signal has looked meanwhile
+                    current = self._restored()
                 self._know_last()
 
     def _know_last(self) -> None:

@@ -18,6 +18,8 @@ import pytest
 from disk import check_chain, lines
 
 from eventq import Enqueue, HandleFinished, WorkQueue
+from eventq.core.evolve import Folded, carry_out
+from eventq.core.state import Draft
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.memory import MemoryLog
 
@@ -350,3 +352,46 @@ def test_a_command_that_was_broken_into_takes_nothing_back_in_memory(
         q.enqueue("last")
         assert [task.id for task in q.state.tasks()] == ["asked", "last"]
         assert [entry.seq for entry in q.entries()] == [1, 2, 3]
+
+
+class LookingTwice(Looking):
+    """The signal comes when something was read that others wrote."""
+
+    def pread(self, descriptor: int, size: int, offset: int) -> bytes:
+        text = DISK.pread(descriptor, size, offset)
+        self.write_soon(descriptor, offset, size)
+        return text
+
+
+def test_a_signal_while_reading_spoils_no_look(tmp_path: Path) -> None:
+    """Its handler looks at the queue and reads the same, or more: nothing is carried out twice."""
+    disk = LookingTwice()
+    with WorkQueue.open(tmp_path / "q") as other, WorkQueue.open(tmp_path / "q", disk=disk) as q:
+
+        def handler() -> None:
+            other.enqueue()
+            assert q.state == other.state
+
+        for _ in range(3):
+            other.enqueue()
+            disk.handler = handler
+            assert q.state.seq in (other.state.seq - 1, other.state.seq)
+            assert q.state == other.state
+
+
+def test_a_signal_while_following_spoils_no_look(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same where it comes when what was read is carried out."""
+    with WorkQueue.open(tmp_path / "q") as other, WorkQueue.open(tmp_path / "q") as q:
+        other.enqueue("a")
+        other.enqueue("b")
+        looks = [lambda: q.state]
+
+        def looking(draft: Draft, entry: Folded) -> None:
+            while looks:
+                looks.pop()()
+            carry_out(draft, entry)
+
+        monkeypatch.setattr("eventq.core.current.carry_out", looking)
+        assert q.state == other.state

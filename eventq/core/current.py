@@ -70,7 +70,8 @@ class Current:
         self.whole = False
         self._since += entries
         for entry in entries:
-            carry_out(self.now, entry)
+            if entry.seq > self.now.seq:  # else a handler of a signal has looked meanwhile
+                carry_out(self.now, entry)
             self._events += len(entry.events) or 1
         self.whole = True
         if self._events > self._undo:
