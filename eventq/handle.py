@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Self, TypeVar, cast
 
 from attrs import evolve as with_changes
@@ -36,7 +37,7 @@ from eventq.core.values import check_name, storable
 from eventq.storage.archive import archive, bring_back
 from eventq.storage.archived import Moved
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import NotAQueue
+from eventq.storage.errors import BROKEN_INTO, HandleFinished, NotAQueue
 from eventq.storage.lock import TIMEOUT
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
@@ -239,9 +240,12 @@ class Handle(View):
             why = self._reason(why)
         log = self._log
         log.check_alive()  # in a forked child, another thread may hold the mutex for ever
+        me = get_ident()
         with log.mutex:
-            turn = log.turn = log.turn + 1
+            if log.asking == me:  # it would let go of the lock of the command that it broke into
+                raise HandleFinished(BROKEN_INTO)
             try:
+                log.asking = me
                 behind = log.take()  # in the wait for the lock, other threads may have moved `now`
                 current = self._current
                 if behind or current.now.seq != log.seq or not current.whole:
@@ -256,16 +260,17 @@ class Handle(View):
                     if current.now.policy.record:
                         self._catch_up(locked=True)
                         whole = _spelled_out(command, current.now.policy)
-                        self._note(turn, at, command.do, whole.refused(refusal.name), by, why)
+                        self._note(at, command.do, whole.refused(refusal.name), by, why)
                     raise
                 now, size = current.now, 0
                 if events:
                     entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
                     current.keep(entry)
-                    size = log.append(entry, turn)
+                    size = log.append(entry)
                 elif idle and now.policy.record and isinstance(command, Start):
-                    self._note(turn, at, command.do, command.ask(), by)
+                    self._note(at, command.do, command.ask(), by)
             finally:
+                log.asking = 0
                 log.let_go()
             # From here on others may write: what is still to do is about this process alone.
             if events:
@@ -329,19 +334,13 @@ class Handle(View):
             log.shut()
 
     def _note(
-        self,
-        turn: int,
-        at: datetime,
-        do: str,
-        ask: dict[str, Any],
-        by: str | None,
-        why: str | None = None,
+        self, at: datetime, do: str, ask: dict[str, Any], by: str | None, why: str | None = None
     ) -> None:
         """Write an entry of which nothing followed, and go on from the state after it."""
         current = self._current
         entry = Entry(current.now.seq + 1, at, do, (), ask, by, why)
         current.fold(entry)
-        current.settle(entry, self._log.append(entry, turn))
+        current.settle(entry, self._log.append(entry))
         self._know_last()
 
     def _snapshot_due(self) -> Cursor | None:

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-BROKEN_INTO = "a signal handler asked in the midst of a command: it was dropped"
+BROKEN_INTO = "a signal handler asked in the midst of a command: what it asked was dropped"
 """What a HandleFinished says that ends one command alone."""
 
 

@@ -93,6 +93,8 @@ class Log(Synced):
         self._flock = disk.flock
         self._pwrite = disk.pwrite
         self.mutex = threading.RLock()
+        self.asking = 0
+        """The thread that is about a command, from before it takes the lock until it lets go."""
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
         self.damage: LogDamaged | LogNewer | None = None
@@ -103,9 +105,6 @@ class Log(Synced):
         self._begun = UNKNOWN
         """How long the lock was when this segment was last seen to be the last one: the file of
         the lock grows by a byte before each new segment, so that its size says when to look."""
-        self.turn = 0
-        """Counted on by each command before it takes the lock: a handler of a signal that asks
-        something lets go of the lock of the command that it broke into."""
         self._turn = threading.Condition(self.mutex)
         self.meanwhile: Callable[[], None] = lambda: None
         """What is done before the lock is waited for: to read what others are writing."""
@@ -147,7 +146,11 @@ class Log(Synced):
         if seconds < LONG:
             sleep(seconds)
         else:
-            self._turn.wait(seconds)
+            me = self.asking
+            try:
+                self._turn.wait(seconds)
+            finally:
+                self.asking = me
             self.check_alive()
 
     @contextmanager
@@ -155,6 +158,8 @@ class Log(Synced):
         """Hold the lock over several commands of this thread."""
         self.check_alive()  # in a forked child, another thread may hold the mutex for ever
         with self.mutex:
+            if self.asking == threading.get_ident():
+                raise HandleFinished(BROKEN_INTO)
             let_go = self.let_go
             try:
                 self.take()
@@ -319,16 +324,14 @@ class Log(Synced):
         if self._mark.exists():
             renew(self.disk, self._folder, self._mark)
 
-    def append(self, entry: Entry, turn: int) -> int:
-        """Write an entry, under the lock, caught up; how many bytes it takes. `turn` is that of the
-        command. Raises OSError: then nothing was written."""
+    def append(self, entry: Entry) -> int:
+        """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then
+        nothing was written."""
         cursor = self._cursor
         last = cursor.hash
         assert last is not None
         line, digest = encode(entry, last, first=not cursor.offset)
         if cursor.offset and cursor.offset + len(line) > self._segment_bytes:
-            if turn != self.turn:
-                raise HandleFinished(BROKEN_INTO)
             self._roll()
             cursor = self._cursor
             line, digest = encode(entry, last, first=True)
@@ -337,8 +340,10 @@ class Log(Synced):
         if not cursor.offset:
             self._sync_names()
         after = cursor.behind(len(line), entry.seq, digest)
-        if turn != self.turn or self._cursor is not cursor or entry.seq != cursor.seq + 1:
-            raise HandleFinished(BROKEN_INTO)
+        if self._cursor is not cursor or entry.seq != cursor.seq + 1:
+            raise HandleFinished(
+                "a signal handler looked in the midst of a command: it was dropped"
+            )
         start, size, written = cursor.offset, len(line), 0
         try:
             while written < size:

@@ -26,7 +26,7 @@ class MemoryLog:
     def __init__(self, *, history: bool) -> None:
         self._entries: list[Entry] | None = [] if history else None
         self.mutex = threading.RLock()
-        self.turn = 0
+        self.asking = 0
         self.grown = threading.Condition(self.mutex)
         self.head = (0, GENESIS)
         self.read_only = False
@@ -48,6 +48,8 @@ class MemoryLog:
         """Hold the mutex over several commands of this thread."""
         with self.mutex:
             self.check_alive()
+            if self.asking == threading.get_ident():
+                raise HandleFinished(BROKEN_INTO)
             yield
 
     @property
@@ -63,10 +65,8 @@ class MemoryLog:
         """What others wrote: nobody else can."""
         return [], False
 
-    def append(self, entry: Entry, turn: int) -> int:  # noqa: ARG002  # the mutex is all
+    def append(self, entry: Entry) -> int:
         """Keep an entry, which takes no bytes of a log."""
-        if entry.seq != self.head[0] + 1:
-            raise HandleFinished(BROKEN_INTO)
         if self._entries is not None:
             self._entries[entry.seq - 1 :] = [entry]  # an interrupt may have left one there
         self.head = (entry.seq, GENESIS)
