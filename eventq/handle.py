@@ -281,7 +281,9 @@ class Handle(View):
             place = self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
             state = None if place is None else current.state()
         log.secure(seq)
-        if state is not None and place is not None and isinstance(log, Log):
+        if state is None or place is None or not isinstance(log, Log):
+            return answered
+        if state.seq == place.seq:  # else a handler of a signal asked in between
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)
         return answered

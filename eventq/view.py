@@ -190,8 +190,11 @@ class View:
         log.check_alive()
         with log.mutex:
             log.check_alive()
-            self._catch_up()
-            state, place = self._current.state(), log.place()
+            while True:
+                self._catch_up()
+                state, place = self._current.state(), log.place()
+                if state.seq == place.seq:  # else a handler of a signal asked in between
+                    break
         return log.snapshot(state, place)
 
     @property

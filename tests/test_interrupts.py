@@ -21,7 +21,9 @@ from eventq import Enqueue, HandleFinished, WorkQueue
 from eventq.core.evolve import Folded, carry_out
 from eventq.core.state import Draft
 from eventq.storage.disk import DISK, Disk
+from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
+from eventq.storage.segments import Cursor
 
 
 @pytest.fixture(autouse=True)
@@ -397,3 +399,34 @@ def test_a_signal_while_following_spoils_no_look(
 
         monkeypatch.setattr("eventq.core.current.carry_out", looking)
         assert q.state == other.state
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_signal_spoils_no_snapshot(
+    asked: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its handler asks between the look at the place and the look at the state: they must fit."""
+    place = Log.place if asked else Log.place_for_snapshot
+    with WorkQueue.open(tmp_path / "q") as q:
+        handler: list[Callable[[], object]] = [lambda: q.enqueue("b")]
+
+        def late(log: Log) -> Cursor:
+            before = [] if asked else [place(log)]
+            while handler:
+                handler.pop()()
+            return before[0] if before else place(log)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, place.__name__, late)
+            if asked:
+                q.enqueue("a")
+                q.snapshot()
+            else:
+                patch.setattr("eventq.handle.SNAPSHOT_BYTES", 0)
+                patch.setattr("eventq.handle.TASK_BYTES", 0)
+                q.enqueue("a")
+        assert not handler
+        q.enqueue("c")
+        held = q.state
+    with WorkQueue.open(tmp_path / "q") as q:
+        assert q.state == held
