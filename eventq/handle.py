@@ -246,44 +246,49 @@ class Handle(View):
                 raise HandleFinished(BROKEN_INTO)
             try:
                 log.asking = me
-                behind = log.take()  # in the wait for the lock, other threads may have moved `now`
-                current = self._current
-                if behind or current.now.seq != log.seq or not current.whole:
-                    self._catch_up(locked=True)
-                    current = self._current
-                at = self._now()
-                if by is None:
-                    by = self._by or (_asker(command, current.now) if command.asks else None)
                 try:
-                    events = current.decide(command, at)
-                except Refusal as refusal:
-                    if current.now.policy.record:
+                    behind = log.take()  # other threads may have moved `now` meanwhile
+                    current = self._current
+                    if behind or current.now.seq != log.seq or not current.whole:
                         self._catch_up(locked=True)
-                        whole = _spelled_out(command, current.now.policy)
-                        self._note(at, command.do, whole.refused(refusal.name), by, why)
-                    raise
-                now, size = current.now, 0
+                        current = self._current
+                    at = self._now()
+                    if by is None:
+                        by = self._by or (_asker(command, current.now) if command.asks else None)
+                    try:
+                        events = current.decide(command, at)
+                    except Refusal as refusal:
+                        if current.now.policy.record:
+                            self._catch_up(locked=True)
+                            whole = _spelled_out(command, current.now.policy)
+                            self._note(at, command.do, whole.refused(refusal.name), by, why)
+                        raise
+                    now, size = current.now, 0
+                    seq = now.seq
+                    if events:
+                        entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
+                        current.keep(entry)
+                        size = log.append(entry)
+                    elif idle and now.policy.record and isinstance(command, Start):
+                        self._note(at, command.do, command.ask(), by)
+                finally:
+                    log.let_go()
+                # From here on others may write: what is still to do is about this process alone.
                 if events:
-                    entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
-                    current.keep(entry)
-                    size = log.append(entry)
-                elif idle and now.policy.record and isinstance(command, Start):
-                    self._note(at, command.do, command.ask(), by)
+                    log.sync_soon(size)
+                    current.settle(entry, size)
+                    self._know_last()
+                if now.seq != seq and events:  # a handler of a signal has looked, and others wrote
+                    now = log.state_at(seq)  # type: ignore[assignment]
+                seq, answered = now.seq, answer(now, events)
+                place = self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
+                state = None if place is None else current.state()
             finally:
                 log.asking = 0
-                log.let_go()
-            # From here on others may write: what is still to do is about this process alone.
-            if events:
-                log.sync_soon(size)
-                current.settle(entry, size)
-                self._know_last()
-            seq, answered = now.seq, answer(now, events)
-            place = self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
-            state = None if place is None else current.state()
         log.secure(seq)
         if state is None or place is None or not isinstance(log, Log):
             return answered
-        if state.seq == place.seq:  # else a handler of a signal asked in between
+        if state.seq == place.seq:  # else a handler of a signal looked in between
             with suppress(OSError):  # the command was carried out, whatever becomes of this
                 log.snapshot(state, place)
         return answered

@@ -193,7 +193,7 @@ class View:
             while True:
                 self._catch_up()
                 state, place = self._current.state(), log.place()
-                if state.seq == place.seq:  # else a handler of a signal asked in between
+                if state.seq == place.seq:  # else a handler of a signal looked in between
                     break
         return log.snapshot(state, place)
 

@@ -265,17 +265,22 @@ class Looking(Disk):
 def test_a_signal_behind_the_write_spoils_no_answer(what: str, tmp_path: Path) -> None:
     """Whatever its handler does with the queue, the command was carried out, and says so."""
     disk = Looking()
-    with WorkQueue.open(tmp_path / "q", disk=disk) as q:
+    with WorkQueue.open(tmp_path / "q") as other, WorkQueue.open(tmp_path / "q", disk=disk) as q:
 
         def handler() -> None:
             if "asks" in what:
-                q.enqueue("b")
+                dropped(lambda: q.enqueue("b"))
+            other.enqueue()
             if "looks" in what:
                 assert "a" in q.state
 
         disk.handler = handler
         assert q.enqueue("a").id == "a"
         assert q.enqueue("c").id == "c"
+        disk.handler = handler
+        lease = q.start()
+        assert lease is not None
+        assert lease.task == "a"
         with WorkQueue.open(tmp_path / "q", read_only=True) as reader:
             assert reader.state == q.state
 
@@ -405,10 +410,10 @@ def test_a_signal_while_following_spoils_no_look(
 def test_a_signal_spoils_no_snapshot(
     asked: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its handler asks between the look at the place and the look at the state: they must fit."""
+    """Its handler looks between the look at the place and the look at the state: they must fit."""
     place = Log.place if asked else Log.place_for_snapshot
-    with WorkQueue.open(tmp_path / "q") as q:
-        handler: list[Callable[[], object]] = [lambda: q.enqueue("b")]
+    with WorkQueue.open(tmp_path / "q") as q, WorkQueue.open(tmp_path / "q") as other:
+        handler: list[Callable[[], object]] = [lambda: q.state, lambda: other.enqueue("b")]
 
         def late(log: Log) -> Cursor:
             before = [] if asked else [place(log)]

@@ -282,9 +282,9 @@ class Log(Synced):
                         break  # else a line is longer than what was read
             except (LogDamaged, LogNewer) as error:
                 if not entries:
-                    if locked or found == cursor.offset or isinstance(error, LogNewer):
+                    if found == cursor.offset or isinstance(error, LogNewer):
                         raise
-                    found = cursor.offset  # as in `twice`
+                    found = cursor.offset  # as in `twice`; or a handler of a signal has read on
                     continue
             if entries:
                 return entries, cursor.offset < end or begun != self._begun
