@@ -32,6 +32,7 @@ from eventq.core.state import State
 from eventq.storage.errors import (
     Archived,
     ArchiveRefused,
+    HandleBusy,
     HandleFinished,
     LinesLost,
     LockTimeout,
@@ -55,6 +56,7 @@ __all__ = [
     "Enqueue",
     "Entry",
     "EventqError",
+    "HandleBusy",
     "HandleFinished",
     "ImpossibleEvent",
     "Keys",

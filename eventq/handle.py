@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Self, TypeVar, cast
 
 from attrs import evolve as with_changes
@@ -36,7 +37,7 @@ from eventq.core.values import check_name, storable
 from eventq.storage.archive import archive, bring_back
 from eventq.storage.archived import Moved
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import NotAQueue
+from eventq.storage.errors import HandleBusy, NotAQueue
 from eventq.storage.lock import TIMEOUT
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
@@ -239,46 +240,64 @@ class Handle(View):
             why = self._reason(why)
         log = self._log
         log.check_alive()  # in a forked child, another thread may hold the mutex for ever
+        me = get_ident()
         with log.mutex:
+            if log.user == me:
+                raise HandleBusy
             try:
-                behind = log.take()  # in the wait for the lock, other threads may have moved `now`
-                current = self._current
-                if behind or current.now.seq != log.seq or not current.whole:
-                    self._catch_up(locked=True)
-                    current = self._current
-                at = self._now()
-                if by is None:
-                    by = self._by or (_asker(command, current.now) if command.asks else None)
-                try:
-                    events = current.decide(command, at)
-                except Refusal as refusal:
-                    if current.now.policy.record:
-                        self._catch_up(locked=True)
-                        whole = _spelled_out(command, current.now.policy)
-                        self._note(at, command.do, whole.refused(refusal.name), by, why)
-                    raise
-                now, size = current.now, 0
-                if events:
-                    entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
-                    current.keep(entry)
-                    size = log.append(entry)
-                elif idle and now.policy.record and isinstance(command, Start):
-                    self._note(at, command.do, command.ask(), by)
+                log.user = me
+                seq, answered, due = self._carried_out(command, answer, by, why, idle)
             finally:
-                log.let_go()
-            # From here on others may write: what is still to do is about this process alone.
-            if events:
-                log.sync_soon(size)
-                current.settle(entry, size)
-                self._know_last()
-            seq, answered = now.seq, answer(now, events)
-            place = self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
-            state = None if place is None else current.state()
+                log.user = 0
         log.secure(seq)
-        if state is not None and place is not None and isinstance(log, Log):
+        if due is not None and isinstance(log, Log):
             with suppress(OSError):  # the command was carried out, whatever becomes of this
-                log.snapshot(state, place)
+                log.snapshot(*due)
         return answered
+
+    def _carried_out(
+        self,
+        command: Command,
+        answer: Callable[[Draft, tuple[Event, ...]], A],
+        by: str | None,
+        why: str | None,
+        idle: bool,
+    ) -> tuple[int, A, tuple[State, Cursor] | None]:
+        """The seq that the answer rests on, the answer, and what a snapshot that is due is of."""
+        log = self._log
+        try:
+            behind = log.take()  # in the wait for the lock, other threads may have moved `now`
+            current = self._current
+            if behind or current.now.seq != log.seq or not current.whole:
+                self._catch_up(locked=True)
+                current = self._current
+            at = self._now()
+            if by is None:
+                by = self._by or (_asker(command, current.now) if command.asks else None)
+            try:
+                events = current.decide(command, at)
+            except Refusal as refusal:
+                if current.now.policy.record:
+                    self._catch_up(locked=True)
+                    whole = _spelled_out(command, current.now.policy)
+                    self._note(at, command.do, whole.refused(refusal.name), by, why)
+                raise
+            now, size = current.now, 0
+            if events:
+                entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
+                current.keep(entry)
+                size = log.append(entry)
+            elif idle and now.policy.record and isinstance(command, Start):
+                self._note(at, command.do, command.ask(), by)
+        finally:
+            log.let_go()
+        # From here on others may write: what is still to do is about this process alone.
+        if events:
+            log.sync_soon(size)
+            current.settle(size)
+            self._know_last()
+        seq, answered = now.seq, answer(now, events)
+        return seq, answered, self._snapshot_due() if log.unsaved >= SNAPSHOT_BYTES else None
 
     def _reason(self, why: object) -> str | None:
         """What an operator says, as the log keeps it."""
@@ -334,11 +353,11 @@ class Handle(View):
         current = self._current
         entry = Entry(current.now.seq + 1, at, do, (), ask, by, why)
         current.fold(entry)
-        current.settle(entry, self._log.append(entry))
+        current.settle(self._log.append(entry))
         self._know_last()
 
-    def _snapshot_due(self) -> Cursor | None:
-        """Where the log stands, if enough of it has passed since the last snapshot.
+    def _snapshot_due(self) -> tuple[State, Cursor] | None:
+        """The state and where the log stands, if enough of it has passed since the last snapshot.
 
         That is when what would be read again outweighs what a snapshot writes, so that snapshots
         cost no more than a fixed share of the log itself.
@@ -348,7 +367,7 @@ class Handle(View):
             return None
         if log.unsaved < 4 * TASK_BYTES * len(self._current.now):
             return None
-        return log.place_for_snapshot()
+        return self._current.state(), log.place_for_snapshot()
 
 
 def _folder(what: str, path: object) -> Path:

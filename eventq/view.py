@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from eventq.core.current import Current
 from eventq.core.errors import BadValue
@@ -17,11 +18,13 @@ from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Task
 from eventq.core.state import State
 from eventq.core.values import check_moment, check_seq
-from eventq.storage.errors import Archived, ReadOnly
+from eventq.storage.errors import Archived, HandleBusy, ReadOnly
 from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
 
 __all__ = ["View"]
+
+T = TypeVar("T")
 
 
 class View:
@@ -117,14 +120,29 @@ class View:
         """The directory of the queue; None in memory."""
         return self._log.path
 
+    def _looked(
+        self, look: Callable[[Current], T], *, locked: bool = False, read_on: bool = True
+    ) -> T:
+        """What this look sees of the state, when all was read that others wrote."""
+        log = self._log
+        log.check_alive()
+        me = get_ident()
+        with log.mutex:
+            if log.user == me:
+                raise HandleBusy
+            try:
+                log.user = me
+                log.check_alive()
+                if read_on:
+                    self._catch_up(locked=locked)
+                return look(self._restored())
+            finally:
+                log.user = 0
+
     @property
     def state(self) -> State:
         """The state after the last entry, whoever wrote it. It never changes."""
-        self._log.check_alive()
-        with self._log.mutex:
-            self._log.check_alive()
-            self._catch_up()
-            return self._current.state()
+        return self._looked(Current.state)
 
     @property
     def policy(self) -> Policy:
@@ -153,14 +171,13 @@ class View:
         """The state after this entry. Raises IndexError for one that is not there (yet)."""
         check_seq(seq)
         log = self._log
-        log.check_alive()
-        with log.mutex:
-            log.check_alive()
-            if seq > log.seq:
-                self._catch_up()
-            last = log.seq
-            if seq == last:
-                return self._restored().state()
+
+        def look(current: Current) -> tuple[int, State | None]:
+            return log.seq, current.state() if log.seq == seq else None
+
+        last, state = self._looked(look, read_on=seq > log.seq)
+        if state is not None:
+            return state
         if not 0 <= seq < last:
             raise IndexError(f"there is no entry {seq}: the log has {last}")
         return log.state_at(seq)
@@ -169,11 +186,7 @@ class View:
     def head(self) -> tuple[int, str]:
         """The seq and the hash of the last entry, which is on disk: keep it to prove the log
         complete one day."""
-        self._log.check_alive()
-        with self._log.mutex:
-            self._log.check_alive()
-            self._catch_up()
-            head = self._log.head
+        head = self._looked(lambda _: self._log.head)
         self._log.sync(head[0])
         return head
 
@@ -184,11 +197,7 @@ class View:
             raise BadValue("a queue in memory has no place for a snapshot")
         if log.read_only:
             raise ReadOnly(log.path)
-        log.check_alive()
-        with log.mutex:
-            log.check_alive()
-            self._catch_up()
-            state, place = self._current.state(), log.place()
+        state, place = self._looked(lambda current: (current.state(), log.place()))
         return log.snapshot(state, place)
 
     @property

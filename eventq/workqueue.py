@@ -33,6 +33,7 @@ from eventq.core.commands import (
     Start,
     Tick,
 )
+from eventq.core.current import Current
 from eventq.core.errors import BadValue
 from eventq.core.events import Enqueued, Event, Kind, Redriven, Started, TaskEvent
 from eventq.core.lifecycle import Status
@@ -50,9 +51,9 @@ class WorkQueue(Handle):
     """A work queue whose whole state is one log. Open it with `open` or `in_memory`.
 
     Every method that asks something of the queue raises a `Refusal` where the rules refuse it,
-    and then nothing has changed. A handle may be used by several threads, but not by a handler of
-    signals, which would break into a command of its own thread. `by` says who asks,
-    `why` is what an operator says about it; both are kept in the log.
+    and then nothing has changed. A handle may be used by several threads. A handler of signals
+    that breaks into what its own thread asks, and asks as well, is refused with HandleBusy. `by`
+    says who asks, `why` is what an operator says about it; both are kept in the log.
     """
 
     def enqueue(
@@ -276,8 +277,7 @@ class WorkQueue(Handle):
         ReadOnly.
         """
         with self._log.alone():
-            self._catch_up(locked=True)
-            yield self._current.state()
+            yield self._looked(Current.state, locked=True)
 
     def reconfigure(self, *, why: str | None = None, by: str | None = None, **parts: Any) -> Policy:
         """Agree on another policy: the `parts` that are given change, as `open` takes them."""

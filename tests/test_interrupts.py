@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import linecache
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 from disk import check_chain, lines
 
-from eventq import Enqueue, WorkQueue
+from eventq import Enqueue, HandleBusy, WorkQueue
 from eventq.core.events import Entry
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.memory import MemoryLog
@@ -65,12 +67,15 @@ def test_a_line_that_was_read_is_never_taken_back(
     assert len(lines(path)) == len(check_chain(path)) == 4
 
 
+PASSED_OVER = ("with ", "try:", "let_go", "user = ")
+
+
 class AtLine:
     """Calls something before the n-th line that is carried out inside eventq, or (`what` is
     "call") as the n-th function begins.
 
     Not where a block is entered or left: there a real interrupt never comes before the lock is
-    let go of, but the tracer does.
+    let go of, and it is noted that the thread is done, but the tracer does.
     """
 
     def __init__(self, after: int, call: Callable[[], None], what: str = "line") -> None:
@@ -83,7 +88,7 @@ class AtLine:
         if "/eventq/" not in code.co_filename:
             return None
         line = linecache.getline(code.co_filename, frame.f_lineno)
-        if what == self.what and not any(word in line for word in ("with ", "try:", "let_go")):
+        if what == self.what and not any(word in line for word in PASSED_OVER):
             self.left -= 1
             if self.left == 0:
                 sys.settrace(None)
@@ -248,49 +253,120 @@ def test_a_signal_in_the_midst_of_a_sync_does_not_hang(
     check_chain(tmp_path / "q")
 
 
-class Looking(Disk):
-    """A signal comes when the line was written, and its handler looks at the queue, or asks."""
+def refused(*asks: Callable[[], object]) -> None:
+    """Ask what cannot be answered in the midst of something else."""
+    for ask in asks:
+        with pytest.raises(HandleBusy, match="in the midst of"):
+            ask()
 
-    def __init__(self) -> None:
+
+class Signalled(Disk):
+    """A signal comes behind a call of this name, once; no line is written without the lock."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
         self.handler: Callable[[], object] = int
+        self.held = False
+
+    def _signal(self, call: str) -> None:
+        if call == self.call:
+            handler, self.handler = self.handler, int
+            handler()
+
+    def flock(self, descriptor: int, operation: int) -> None:  # type: ignore[override]
+        DISK.flock(descriptor, operation)
+        self.held = operation != fcntl.LOCK_UN
+
+    def pread(self, descriptor: int, size: int, offset: int) -> bytes:
+        text = DISK.pread(descriptor, size, offset)
+        self._signal("pread")
+        return text
+
+    def pwrite(self, descriptor: int, data: Any, offset: int) -> int:
+        assert self.held or type(data) is memoryview  # of a snapshot
+        return DISK.pwrite(descriptor, data, offset)
 
     def write_soon(self, descriptor: int, offset: int, size: int) -> None:
-        handler, self.handler = self.handler, int
-        handler()
+        self._signal("write_soon")
 
 
-@pytest.mark.parametrize("what", ["looks", "asks", "asks and looks"])
-def test_a_signal_behind_the_write_spoils_no_answer(what: str, tmp_path: Path) -> None:
-    """Whatever its handler does with the queue, the command was carried out, and says so."""
-    disk = Looking()
-    with WorkQueue.open(tmp_path / "q", disk=disk) as q:
+def test_a_signal_behind_the_write_spoils_no_answer(tmp_path: Path) -> None:
+    """What its handler asks of the same handle is refused, whatever others do meanwhile; the
+    command that it broke into is answered."""
+    disk = Signalled("write_soon")
+    with WorkQueue.open(tmp_path / "q") as other, WorkQueue.open(tmp_path / "q", disk=disk) as q:
 
         def handler() -> None:
-            if "asks" in what:
-                q.enqueue("b")
-            if "looks" in what:
-                assert "a" in q.state
+            refused(lambda: q.enqueue("b"), lambda: q.state, lambda: q.head, q.snapshot)
+            refused(lambda: q.at(1), q.alone().__enter__)
+            other.enqueue()
 
+        for name in "ac":
+            disk.handler = handler
+            assert q.enqueue(name).id == name
         disk.handler = handler
-        assert q.enqueue("a").id == "a"
-        assert q.enqueue("c").id == "c"
-        with WorkQueue.open(tmp_path / "q", read_only=True) as reader:
-            assert reader.state == q.state
+        assert q.enqueue().id == "#6"
+        disk.handler = handler
+        lease = q.start()
+        assert lease is not None
+        assert lease.task == "a"
+        assert q.state == other.state
 
 
-def test_a_signal_before_the_write_loses_nothing_without_history(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_signal_while_reading_spoils_no_look(tmp_path: Path) -> None:
+    """Its handler could read the same, or more, and have it carried out twice."""
+    disk = Signalled("pread")
+    with WorkQueue.open(tmp_path / "q") as other, WorkQueue.open(tmp_path / "q", disk=disk) as q:
+
+        def handler() -> None:
+            other.enqueue()
+            refused(lambda: q.state, q.enqueue)
+
+        for look in (lambda: q.state, lambda: q.head, q.snapshot, lambda: q.at(q.state.seq + 1)):
+            other.enqueue()
+            disk.handler = handler
+            look()
+            assert q.state == other.state
+        with q.alone() as state:
+            assert q.enqueue().id == f"#{state.seq + 1}"
+
+
+@pytest.mark.parametrize("size", [1, 10**6])
+@pytest.mark.parametrize("name", ["known", "new"])
+def test_a_command_that_is_broken_into_keeps_the_lock(name: str, size: int, tmp_path: Path) -> None:
+    """A handler of a signal asks something, and gets no answer: it would let go of the lock."""
+    handler: list[Callable[[], object]] = []
+
+    def clock() -> datetime:  # asked when the lock was taken
+        while handler:
+            handler.pop()()
+        return datetime.now(UTC)
+
+    with WorkQueue.open(
+        tmp_path / "q", disk=Signalled("none"), clock=clock, segment_bytes=size
+    ) as q:
+        q.enqueue("known")
+        handler.append(lambda: refused(lambda: q.enqueue(name)))
+        q.enqueue("goes on")
+        q.enqueue("last")
+        assert [task.id for task in q.state.tasks()] == ["known", "goes on", "last"]
+    check_chain(tmp_path / "q")
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_a_command_that_is_broken_into_goes_on_in_memory(
+    history: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its handler looks at the queue as it was, and the command goes on, though nothing keeps what
-    it gave but the handle."""
-    with WorkQueue.in_memory(history=False) as q:
+    """Nothing of what the handler asked was done, and it is not in the way."""
+    with WorkQueue.in_memory(history=history) as q:
         append = MemoryLog.append
 
         def late(log: MemoryLog, entry: Entry) -> int:
-            assert "a" not in q.state
+            refused(lambda: q.enqueue("asked"), lambda: q.state, q.alone().__enter__)
             return append(log, entry)
 
         with monkeypatch.context() as patch:
             patch.setattr(MemoryLog, "append", late)
-            assert q.enqueue("a").id == "a"
-        assert [task.id for task in q.state.tasks()] == ["a"]
+            assert q.enqueue("goes on").id == "goes on"
+        q.enqueue("last")
+        assert [task.id for task in q.state.tasks()] == ["goes on", "last"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from disk import FIXTURES, Ticks, check_chain, copied, cut_lines, log_bytes, segments, untouched
 
-from eventq import BadValue, HandleFinished, LogDamaged, ReadOnly, WorkQueue
+from eventq import BadValue, HandleBusy, HandleFinished, LogDamaged, ReadOnly, WorkQueue
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.mending import pread
 from eventq.testing.faults import FaultyDisk
@@ -65,8 +65,8 @@ def test_a_refusal_of_a_reader_keeps_nobody_waiting(tmp_path: Path) -> None:
         assert pool.submit(free).result()
 
 
-def test_who_asks_in_the_midst_of_a_command_takes_its_place(tmp_path: Path) -> None:
-    """A handler of a signal may: what it broke into is dropped, and never written behind."""
+def test_who_asks_in_the_midst_of_a_command_is_refused(tmp_path: Path) -> None:
+    """A handler of a signal may: what it broke into goes on as if nobody had asked."""
     path = tmp_path / "q"
     asked: list[Path] = []
 
@@ -74,12 +74,14 @@ def test_who_asks_in_the_midst_of_a_command_takes_its_place(tmp_path: Path) -> N
         DISK.sync_folder(folder)
         if not asked and len(segments(path)) > 1:
             asked.append(folder)
-            q.enqueue("from the handler")
+            for ask in (lambda: q.enqueue("from the handler"), lambda: q.alone().__enter__()):
+                with pytest.raises(HandleBusy, match="in the midst of"):
+                    ask()
 
     with WorkQueue.open(path, segment_bytes=1, disk=Doing(sync_folder=sync_folder)) as q:
-        with pytest.raises(HandleFinished, match="in the midst of a command"):
-            q.enqueue("a")
-        assert [task.id for task in q.state.tasks()] == ["from the handler"]
+        q.enqueue("a")
+        assert asked
+        assert [task.id for task in q.state.tasks()] == ["a"]
         q.enqueue("b")
     assert len(check_chain(path)) == 3
 

@@ -14,6 +14,7 @@ from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
 from eventq.storage.errors import (
     Archived,
     ArchiveRefused,
+    HandleBusy,
     HandleFinished,
     LinesLost,
     LockTimeout,
@@ -97,6 +98,7 @@ _CODES: tuple[tuple[type[Exception], Exit, str], ...] = (
     (Archived, Exit.NOT_CHECKED, "archived"),
     (ArchiveRefused, Exit.REFUSED, "archive_refused"),
     (HandleFinished, Exit.NOT_CHECKED, "handle_finished"),
+    (HandleBusy, Exit.NOT_CHECKED, "handle_busy"),
     (LockTimeout, Exit.NOT_CHECKED, "lock_timeout"),
     (LockUnsupported, Exit.NOT_CHECKED, "lock_unsupported"),
     (QueueReplaced, Exit.NOT_CHECKED, "queue_replaced"),

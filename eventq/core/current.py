@@ -80,12 +80,9 @@ class Current:
         """This entry, which was decided here, is about to be written."""
         self._since.append(entry)
 
-    def settle(self, entry: Folded, size: int = 0) -> None:
-        """This entry is in the log, where it takes so many bytes."""
-        last = self._since[-1].seq if self._since else self._kept.seq
-        if last < entry.seq:  # a handler of a signal looked before it was there, and it was undone
-            self._since.append(entry)
-        self._events += len(entry.events) or 1
+    def settle(self, size: int = 0) -> None:
+        """The last entry is in the log, where it takes so many bytes."""
+        self._events += len(self._since[-1].events) or 1
         self._bytes += size
         self.whole = True
         if self._events > self._undo or self._bytes > BYTES:

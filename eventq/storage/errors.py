@@ -12,6 +12,7 @@ from eventq.core.errors import EventqError
 __all__ = [
     "ArchiveRefused",
     "Archived",
+    "HandleBusy",
     "HandleFinished",
     "LinesLost",
     "LockTimeout",
@@ -168,6 +169,17 @@ class QueueReplaced(EventqError, OSError):
 
 class HandleFinished(EventqError, RuntimeError):
     """This handle answers nothing more: it was shut, a sync failed, or the process was forked."""
+
+
+class HandleBusy(EventqError, RuntimeError):
+    """A handler of a signal broke into a command, or a look, of its own thread, and asked the same
+    handle: nothing of what it asked was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a signal handler asked in the midst of what its own thread asks of this handle: "
+            "nothing of it was done. Let the handler note what is to be done, and do it after"
+        )
 
 
 class ReadOnly(EventqError, PermissionError):

@@ -27,7 +27,7 @@ from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import (
     Archived,
-    HandleFinished,
+    HandleBusy,
     LogDamaged,
     LogNewer,
     NotAQueue,
@@ -92,6 +92,9 @@ class Log(Synced):
         self._flock = disk.flock
         self._pwrite = disk.pwrite
         self.mutex = threading.RLock()
+        self.user = 0
+        """The thread that is about a command or a look: a handler of a signal that breaks into it
+        would meet all in the midst of a change."""
         self.unsaved = 0
         """How many bytes of log were read or written since the last snapshot."""
         self.damage: LogDamaged | LogNewer | None = None
@@ -143,7 +146,11 @@ class Log(Synced):
         if seconds < LONG:
             sleep(seconds)
         else:
-            self._turn.wait(seconds)
+            user = self.user
+            try:
+                self._turn.wait(seconds)
+            finally:
+                self.user = user
             self.check_alive()
 
     @contextmanager
@@ -151,6 +158,8 @@ class Log(Synced):
         """Hold the lock over several commands of this thread."""
         self.check_alive()  # in a forked child, another thread may hold the mutex for ever
         with self.mutex:
+            if self.user == threading.get_ident():
+                raise HandleBusy
             let_go = self.let_go
             try:
                 self.take()
@@ -331,8 +340,7 @@ class Log(Synced):
         if not cursor.offset:
             self._sync_names()
         after = cursor.behind(len(line), entry.seq, digest)
-        if self._cursor is not cursor or entry.seq != cursor.seq + 1:
-            raise HandleFinished("a signal handler asked in the midst of a command: it was dropped")
+        assert entry.seq == cursor.seq + 1
         start, size, written = cursor.offset, len(line), 0
         try:
             while written < size:

@@ -11,7 +11,7 @@ from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.chain import GENESIS
-from eventq.storage.errors import HandleFinished
+from eventq.storage.errors import HandleBusy, HandleFinished
 from eventq.storage.payload import OpenDoor
 
 __all__ = ["MemoryLog"]
@@ -26,6 +26,7 @@ class MemoryLog:
     def __init__(self, *, history: bool) -> None:
         self._entries: list[Entry] | None = [] if history else None
         self.mutex = threading.RLock()
+        self.user = 0
         self.grown = threading.Condition(self.mutex)
         self.head = (0, GENESIS)
         self.read_only = False
@@ -47,6 +48,8 @@ class MemoryLog:
         """Hold the mutex over several commands of this thread."""
         with self.mutex:
             self.check_alive()
+            if self.user == threading.get_ident():
+                raise HandleBusy
             yield
 
     @property
