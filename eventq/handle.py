@@ -284,7 +284,7 @@ class Handle(View):
                 raise
             now, size = current.now, 0
             if events:
-                entry = Entry(now.seq, at, command.do, events, command.ask(), by, why)
+                entry = Entry.of(now.seq, at, command.do, events, command.ask(), by, why)
                 current.keep(entry)
                 size = log.append(entry)
             elif idle and now.policy.record and isinstance(command, Start):

@@ -121,7 +121,7 @@ def test_changes_of_one_original_do_not_see_each_other() -> None:
         right.drop(i)
         low = low.remove((i,), one)
         high = high.add((i + 10_000,), other)
-    further = Changes(left)
+    further = left.again()
     for i in range(0, 5000, 14):
         further.drop(i)
     for changes in (left, left.done()):

@@ -43,8 +43,10 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
         raise QueueClosed(next(iter(new)))
     before = t.now
     no_room = None if before.policy.capacity is None else _no_room(before, new)
-    if no_room is not None:  # a cycle would come first: it is looked for where nothing is undone
-        t = Telling(Draft.of(t.now), t.at)
+    if no_room is not None:
+        if not any(task.after for task in new.values()):
+            raise no_room
+        t = Telling(Draft.of(t.now), t.at)  # a cycle would come first: looked for on a copy
     default = before.policy.retry.max_attempts
     for name, task in new.items():
         if task.after and (cycle := find_cycle(t.now, name, task.after)):

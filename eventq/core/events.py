@@ -277,13 +277,9 @@ QUEUE_EVENTS: tuple[type[QueueEvent], ...] = (
 )
 
 
-@frozen
-class Entry:
-    """One accepted command and the events that followed from it: one line of the log.
-
-    `do` names what was asked, `by` who asked, `why` the reason that an operator gave; `ask` holds
-    each argument of the command that the events do not.
-    """
+@define
+class _Entry:
+    """An entry in the making, see `_Enqueued`."""
 
     seq: int
     at: datetime
@@ -292,3 +288,29 @@ class Entry:
     ask: dict[str, Any] = field(factory=dict)
     by: str | None = None
     why: str | None = None
+
+
+@frozen
+class Entry(_Entry):
+    """One accepted command and the events that followed from it: one line of the log.
+
+    `do` names what was asked, `by` who asked, `why` the reason that an operator gave; `ask` holds
+    each argument of the command that the events do not.
+    """
+
+    @classmethod
+    def of(
+        cls,
+        seq: int,
+        at: datetime,
+        do: str,
+        events: tuple[Event, ...],
+        ask: dict[str, Any],
+        by: str | None,
+        why: str | None,
+    ) -> Entry:
+        """The same as the class itself, faster."""
+        made: Any = _Entry(seq, at, do, events, ask, by, why)
+        made.__class__ = cls
+        entry: Entry = made
+        return entry

@@ -72,30 +72,29 @@ class Map(Generic[K, V]):
 
         In time linear in the changes: each copies at most a leaf, and n of them less than n leaves.
         """
-        if not changes:
-            return self
-        bits, mask, size = self._bits, self._mask, self._size
-        if len(changes) > size:
+        bits, mask, size, rows = self._bits, self._mask, self._size, self._rows
+        if len(changes) > size + LEAF:
             return self._anew(changes)
-        rows = self._rows.copy()
-        copied: set[int] = set()  # rows, by -1 - their number, and leaves, by theirs
+        leaves: dict[int, dict[K, V]] = {}
+        all_bits = (1 << (2 * bits)) - 1
         for key, value in changes.items():
-            place = hash(key)
-            across, down = place >> bits & mask, place & mask
-            number = across << bits | down
-            if number not in copied:
-                if -1 - across not in copied:
-                    rows[across] = rows[across].copy()
-                    copied.add(-1 - across)
-                rows[across][down] = rows[across][down].copy()
-                copied.add(number)
-            leaf = rows[across][down]
-            size -= len(leaf)
+            number = hash(key) & all_bits
+            leaf = leaves.get(number)
+            if leaf is None:
+                leaf = leaves[number] = rows[number >> bits][number & mask].copy()
             if value is None:
                 leaf.pop(key, None)
             else:
                 leaf[key] = value
-            size += len(leaf)
+        rows = rows.copy()
+        copied: set[int] = set()
+        for number, leaf in leaves.items():
+            across, down = number >> bits, number & mask
+            if across not in copied:
+                copied.add(across)
+                rows[across] = rows[across].copy()
+            size += len(leaf) - len(rows[across][down])
+            rows[across][down] = leaf
         if size > LEAF << (2 * bits):
             return self._anew(changes)
         after: Map[K, V] = Map.__new__(Map)
@@ -103,7 +102,11 @@ class Map(Generic[K, V]):
         return after
 
     def _anew(self, changes: Mapping[K, V | None]) -> Map[K, V]:
-        items = {**dict(self.items()), **changes}
+        items: dict[K, V | None] = {}
+        for row in self._rows:
+            for leaf in row:
+                items.update(leaf)
+        items.update(changes)
         return Map({key: value for key, value in items.items() if value is not None})
 
     def __len__(self) -> int:
@@ -138,11 +141,14 @@ class Changes(dict[K, V | None], Generic[K, V]):
 
     __slots__ = ("_before",)
 
-    def __init__(self, before: Map[K, V] | Changes[K, V]) -> None:
-        if isinstance(before, Changes):
-            self.update(before)
-            before = before._before
-        self._before: Map[K, V] = before
+    def __init__(self, before: Map[K, V]) -> None:
+        self._before = before
+
+    def again(self) -> Changes[K, V]:
+        """The same changes, to be gone on with apart."""
+        again = Changes(self._before)
+        again.update(self)
+        return again
 
     def __missing__(self, key: K) -> V | None:
         before = self._before  # what `before[key]` does, without the call
@@ -161,7 +167,7 @@ class Changes(dict[K, V | None], Generic[K, V]):
 
     def done(self) -> Map[K, V]:
         """The map that was made."""
-        return self._before.changed(self)
+        return self._before.changed(self) if self else self._before
 
 
 class _Node(Generic[T]):

@@ -173,7 +173,7 @@ class Draft(Reading):
     def of(cls, state: State | Draft) -> Draft:
         """A draft that starts as this state, which stays as it is: what a draft changes, it
         copies first. One of another draft is good until that one goes on."""
-        changes: Any = Changes
+        changes: Any = Changes.again if isinstance(state, Draft) else Changes
         return cls(
             state.queue,
             state.policy,
