@@ -36,9 +36,9 @@ Writing
 =======
 
 A command takes the lock, reads what others have written since, decides, writes its line with one
-call at the end of the last segment, lets the lock go, syncs, and answers. What it has read before
-is never taken for the end of the log: the size of the file, under the lock, says where that is.
-Whoever syncs, syncs for all who wait. A segment that would grow too large is synced; then the lock
+call at the end of the last segment, lets the lock go, makes its answer while the disk begins to
+write, syncs, and gives the answer. What it has read before is never taken for the end of the log:
+the size of the file, under the lock, says where that is. Whoever syncs, syncs for all who wait. A segment that would grow too large is synced; then the lock
 file grows by a byte, which tells all others to look for a new segment; then that is made, and its
 name synced before its first line is written.
 
@@ -67,7 +67,8 @@ It is the kernel's lock, which ends with the process that holds it: no file of a
 anybody out, and no number of a process is taken for its owner. It comes within a deadline (60
 seconds, unless told otherwise) or an error says which process has it. Without locks in the file
 system there is no writing. A child that was forked has no handle, and lets go of the lock that it
-shares with its parent.
+shares with its parent. A handler of a signal that breaks into what its own thread asks of a handle,
+and asks as well, is refused: it would let go of the lock of what it broke into.
 
 A handle looks, before each command but at most ten times a second, and always before it makes a
 file, whether the lock and the segment that it has open are still those at their paths; that the
