@@ -40,7 +40,6 @@ from eventq.core.values import (
     a_worker,
     check_moment,
     check_name,
-    check_own_id,
     check_whole,
     dependencies,
     in_utc,
@@ -127,12 +126,17 @@ class Enqueue(Command):
     after: tuple[str, ...] = field(default=(), converter=dependencies)
     key: str | None = field(default=None, kw_only=True)
     max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True)
-    not_before: datetime | None = field(default=None, kw_only=True, converter=in_utc)
+    not_before: datetime | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         # In one go, and what was left out not at all: a batch makes thousands of these.
         if self.id is not None:
-            check_own_id(self.id)
+            check_name("a task's id", self.id)
+            if self.id[0] == "#":
+                raise BadValue(
+                    f"a task's id must not start with '#', as {self.id!r} does: "
+                    "the queue makes such ids"
+                )
         for dependency in self.after:
             check_name("an id in after", dependency)
         if self.key is not None:
@@ -140,7 +144,7 @@ class Enqueue(Command):
         if self.max_attempts is not OF_THE_QUEUE:
             check_whole("max_attempts", self.max_attempts, 1, optional=True)
         if self.not_before is not None:
-            check_moment("not_before", self.not_before)
+            _set(self, "not_before", in_utc(check_moment("not_before", self.not_before)))
 
     def holding(self, payload: Any) -> Enqueue:
         """The same with another payload."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from eventq.core.commands import Command
-from eventq.core.decide import follow
+from eventq.core.decide import RULES
 from eventq.core.downstream import Telling
 from eventq.core.events import Event
 from eventq.core.evolve import Folded, carry_out, replay
@@ -56,7 +56,7 @@ class Current:
     def decide(self, command: Command, at: datetime) -> tuple[Event, ...]:
         """What follows from a command, carried out. Raises a Refusal."""
         telling = Telling(self.now, at)
-        follow(telling, command)
+        RULES[type(command)](telling, command)
         return tuple(telling.events)
 
     def fold(self, entry: Folded) -> None:

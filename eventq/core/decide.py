@@ -86,7 +86,7 @@ from eventq.core.record import Record
 from eventq.core.select import selected
 from eventq.core.state import Draft, State
 
-__all__ = ["DUE_LIMIT", "decide", "follow"]
+__all__ = ["DUE_LIMIT", "RULES", "decide"]
 
 S = Status
 
@@ -101,14 +101,9 @@ def decide(state: State, command: Command, at: datetime) -> tuple[tuple[Event, .
     and then nothing has changed.
     """
     telling = Telling(state, at)
-    follow(telling, command)
+    RULES[type(command)](telling, command)
     after = telling.now
     return tuple(telling.events), after.done() if isinstance(after, Draft) else after
-
-
-def follow(telling: Telling, command: Command) -> None:
-    """Tell what follows from a command. Raises a Refusal, perhaps in the midst of it."""
-    _RULES[type(command)](telling, command)
 
 
 # Enqueueing.
@@ -333,7 +328,7 @@ def _tick(t: Telling, command: Tick) -> None:
     _due(t)
 
 
-_RULES: dict[type[Command], Callable[[Telling, Any], None]] = {
+RULES: dict[type[Command], Callable[[Telling, Any], None]] = {
     Open: _open,
     Enqueue: _enqueue,
     EnqueueAll: _enqueue_all,
@@ -355,3 +350,4 @@ _RULES: dict[type[Command], Callable[[Telling, Any], None]] = {
     Reconfigure: _reconfigure,
     Tick: _tick,
 }
+"""Each tells what follows from its command. Raises a Refusal, perhaps in the midst of it."""

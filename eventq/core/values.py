@@ -18,7 +18,6 @@ __all__ = [
     "a_worker",
     "check_moment",
     "check_name",
-    "check_own_id",
     "check_seq",
     "check_whole",
     "dependencies",
@@ -52,15 +51,6 @@ def check_name(what: str, value: object) -> None:
     for character in value:
         if unicodedata.category(character) == "Cc":
             raise BadValue(f"{what} {value[:40]!r} holds the control character {character!r}")
-
-
-def check_own_id(value: object) -> None:
-    """Raise BadValue unless the value is a name that a caller may give a task."""
-    check_name("a task's id", value)
-    if value[0] == "#":  # type: ignore[index]  # it is a text
-        raise BadValue(
-            f"a task's id must not start with '#', as {value!r} does: the queue makes such ids"
-        )
 
 
 def check_whole(what: str, value: object, least: int, *, optional: bool = False) -> None:

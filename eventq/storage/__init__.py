@@ -38,9 +38,10 @@ Writing
 A command takes the lock, reads what others have written since, decides, writes its line with one
 call at the end of the last segment, lets the lock go, makes its answer while the disk begins to
 write, syncs, and gives the answer. What it has read before is never taken for the end of the log:
-the size of the file, under the lock, says where that is. Whoever syncs, syncs for all who wait. A segment that would grow too large is synced; then the lock
-file grows by a byte, which tells all others to look for a new segment; then that is made, and its
-name synced before its first line is written.
+the size of the file, under the lock, says where that is. Whoever syncs, syncs for all who wait. A
+segment that would grow too large is synced; then the lock file grows by a byte, which tells all
+others to look for a new segment; then that is made, and its name synced before its first line is
+written.
 
 What was answered yes is on disk, in order, as far as the disk is honest: it survives the death of
 the process and a power cut. With durability "process" it is written, and synced within a second

@@ -26,8 +26,9 @@ from .together import Work, rate
 __all__ = ["tables"]
 
 TASKS = 20_000
-FEW = 100
-"""How many tasks one peer has at a time before the next has its turn."""
+FEW = 500
+"""How many tasks one peer has at a time before the next has its turn: enough that what it costs to
+come back to its code does not count."""
 SHORT = 10
 """How many times fewer tasks go through a short queue than through a long one."""
 STEPS = ("put", "work", "whole", "short")
