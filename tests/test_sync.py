@@ -173,7 +173,7 @@ def test_a_new_queue_lasts_with_all_the_folders_above_it(tmp_path: Path) -> None
 def test_a_full_segment_is_synced_before_the_next(tmp_path: Path, disk: Disk) -> None:
     """Then the name of the new one, then its first line."""
     with WorkQueue.open(tmp_path / "q", segment_bytes=1) as q:
-        q._log.sync = lambda seq: None  # type: ignore[method-assign]
+        q._log.secure = lambda seq: None  # type: ignore[method-assign]
         q.enqueue("a")
         disk.did.clear()
         q.enqueue("b")

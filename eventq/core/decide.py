@@ -81,6 +81,7 @@ from eventq.core.events import (
 )
 from eventq.core.graph import blocks
 from eventq.core.lifecycle import LEADS, Status, sources
+from eventq.core.policy import Policy
 from eventq.core.reading import Questions
 from eventq.core.record import Record
 from eventq.core.select import selected
@@ -132,10 +133,9 @@ def _enqueue_all(t: Telling, command: EnqueueAll) -> None:
 # Handing out, and what becomes of it.
 
 
-def _known_worker(state: Questions, worker: Hashable) -> None:
-    pool = state.policy.pool
-    if pool is not None and worker not in state.policy.members:
-        raise UnknownWorker(worker, pool)
+def _check_worker(policy: Policy, worker: Hashable) -> None:
+    if policy.pool is not None and worker not in policy.members:
+        raise UnknownWorker(worker, policy.pool)
 
 
 def _due(t: Telling) -> None:
@@ -166,7 +166,7 @@ def _hand_out(t: Telling, worker: Hashable, lease_for: timedelta | None) -> None
 
 
 def _start(t: Telling, command: Start) -> None:
-    _known_worker(t.now, command.worker)
+    _check_worker(t.now.policy, command.worker)
     _due(t)
     _hand_out(t, command.worker, command.lease_for)
 
@@ -185,7 +185,7 @@ def _complete(t: Telling, command: Complete | CompleteAndStart) -> None:
 
 
 def _complete_and_start(t: Telling, command: CompleteAndStart) -> None:
-    _known_worker(t.now, command.worker)
+    _check_worker(t.now.policy, command.worker)
     _complete(t, command)
     _due(t)
     _hand_out(t, command.worker, command.lease_for)

@@ -303,7 +303,7 @@ class Log(Synced):
             return False
         if cursor.overtaken() and os.lseek(self._segment, 0, os.SEEK_END) == end:
             raise cursor.damaged(CUT_SHORT)
-        return locked and mend(self.disk, self._segment, cursor, self.path / "torn", self._sync_all)
+        return locked and mend(self.disk, self._segment, cursor, self.path / "torn", self.sync)
 
     def _open(self, file: Path) -> int:
         return self.disk.open(file, os.O_RDONLY if self.read_only else os.O_RDWR)
@@ -367,7 +367,7 @@ class Log(Synced):
         """Sync the full segment and begin the next."""
         self.look()  # a name is about to be made
         cursor = self._cursor
-        self._sync_all()
+        self.sync()
         self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = self.disk.open(file, os.O_RDWR | os.O_CREAT)

@@ -85,19 +85,16 @@ class Synced:
         elif seq > self._synced:
             self._later.ask()
 
-    def sync(self, seq: int) -> None:
-        """Return when all entries up to this one are on disk; whoever syncs, syncs for all."""
-        if seq <= self._synced:
+    def sync(self, seq: int | None = None) -> None:
+        """Return when all entries up to this one are on disk; whoever syncs, syncs for all. None:
+        whatever is known of the open segment, since no seq tells of bytes that a failed write has
+        left there, and that were cut off again. Where that fails the handle is finished, and the
+        log marked."""
+        if seq is not None and seq <= self._synced:
             return
         with self._syncing:
-            if seq > self._synced:  # else somebody has done so while this one waited
-                self._sync_all()
-
-    def _sync_all(self) -> None:
-        """Sync the open segment, whatever is known of it: no seq tells of bytes that a failed write
-        has left there, and that were cut off again. Where that fails the handle is finished, and
-        the log marked."""
-        with self._syncing:
+            if seq is not None and seq <= self._synced:
+                return  # somebody has done so while this one waited
             if self._finished is not None:
                 self.check_alive()
             written = self._cursor.seq

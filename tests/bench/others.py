@@ -97,8 +97,11 @@ def _steps(handles: Mapping[str, Handle], n: int) -> dict[str, float]:
                 costs[f"{name}: {step}"].append(cost)
     for handle in handles.values():
         handle.close()
-    means = {step: statistics.mean(each) for step, each in costs.items()}
-    return means | {f"{n}: whole": means[f"{n}: put"] + means[f"{n}: work"] for n in handles}
+    medians = {step: statistics.median(each) for step, each in costs.items()}
+    whole = {
+        f"{name}: whole": medians[f"{name}: put"] + medians[f"{name}: work"] for name in handles
+    }
+    return medians | whole
 
 
 def _alone(scale: Scale, folder: Path, peers: list[Peer], note: str) -> Table:
