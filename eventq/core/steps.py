@@ -115,10 +115,9 @@ def _leave_line(draft: Draft, record: Record) -> None:
 
 
 def _free_key(draft: Draft, record: Record) -> None:
-    """The task has a key, and holds it no more, if it did."""
+    """The task holds its key no more, if it did."""
     key = record.task.key
-    assert key is not None
-    if draft.holders[key] == record.task.task:
+    if key is not None and draft.holders[key] == record.task.task:
         draft.holders.drop(key)
 
 
@@ -165,7 +164,7 @@ def _finish(draft: Draft, record: Record) -> None:
     """The task is SUCCEEDED or CANCELLED from here on."""
     record.ended = draft.at
     record.mark = draft.position
-    if not draft.edges.size or not _named(draft, record.task.task):
+    if not _named(draft, record.task.task):
         draft.in_finished = draft.in_finished.add((record.mark, record.task.task), draft.owner)
 
 
@@ -237,8 +236,7 @@ def _completed(draft: Draft, event: Completed, record: Record) -> None:
     if record.task.after:
         _unbind(draft, record)
     record.result = event.result
-    if record.task.key is not None:
-        _free_key(draft, record)
+    _free_key(draft, record)
     _succeed(draft, record)
 
 
@@ -292,8 +290,7 @@ def _resolved(draft: Draft, event: Resolved, record: Record) -> None:
     else:
         _unbind(draft, record)
     record.since = None
-    if record.task.key is not None:
-        _free_key(draft, record)
+    _free_key(draft, record)
     _succeed(draft, record)
 
 
@@ -306,8 +303,7 @@ def _cancelled(draft: Draft, event: Cancelled, record: Record) -> None:
         _stop_timer(draft, record)
     record.since = None
     record.error = event.error
-    if record.task.key is not None:
-        _free_key(draft, record)
+    _free_key(draft, record)
     _finish(draft, record)
 
 
