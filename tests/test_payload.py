@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from eventq import BadValue, Enqueue, OtherContent, Select, WorkQueue
 from eventq.core.events import Json
-from eventq.storage.payload import DEPTH_LIMIT, to_json
+from eventq.storage.payload import DEPTH_LIMIT, Text, to_json
 
 TEXT = st.text() | st.sampled_from(
     ["\u2028\u2029", "\x00", "\x1b[0m", "\ufeff", "\U0010ffff", "\x7f\x85", '"\\/', "</script>", ""]
@@ -429,3 +429,26 @@ def test_a_payload_is_written_as_it_was_given(tmp_path: Path) -> None:
     with WorkQueue.open(tmp_path / "q") as q:
         q.enqueue("t", {"b": 1, "a": -0.0})
     assert b'"payload":{"b":1,"a":-0.0},"after"' in lines(tmp_path / "q")[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"0",
+        b"-0",
+        b"-0.0",
+        b"1e400",
+        b"5e-324",
+        b"123456789.123456789e-5",
+        b"18446744073709551616",
+        b"-9223372036854775809",
+        b"1" + b"0" * 400,
+        b'"\\ud800"',
+        b'"\\ud83d\\ude00 \xc3\xa9 \\u0000"',
+        b'{"a":1,"a":[true,false,null,{}]}',
+        b" [1 , 2]\n",
+    ],
+)
+def test_a_text_is_read_as_python_reads_it(text: bytes) -> None:
+    """The fast way gives the same, of the same types, also for what another program wrote."""
+    assert repr(Text(text).value()) == repr(Json(text).value()) == repr(json.loads(text))

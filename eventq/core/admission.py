@@ -74,7 +74,9 @@ def _differs(known: Enqueued | Enqueue, task: Enqueue) -> str | None:
 
 def _same(one: Any, other: Any) -> bool:
     """Whether two payloads are the same: the same object, or JSON texts of the same value."""
-    return one is other or (type(one) is type(other) is Json and one.same(other))
+    if isinstance(one, Json) and isinstance(other, Json):
+        return one.same(other)
+    return one is other
 
 
 def _no_room(state: Questions, new: dict[str, Enqueue]) -> QueueFull | None:

@@ -18,7 +18,7 @@ _PLACED = frozenset({Status.READY, Status.RUNNING})
 
 def plain(payload: Any) -> Any:
     """A payload or result as the caller knows it: the value of a JSON text, or the object."""
-    return payload.value() if type(payload) is Json else payload
+    return payload.value() if isinstance(payload, Json) else payload
 
 
 @define

@@ -13,6 +13,7 @@ from eventq.core.commands import COMMANDS, Cancel, Command, Enqueue, EnqueueAll
 from eventq.core.events import Json
 from eventq.core.select import Select
 from eventq.storage.convert import in_seconds, structure, unstructure
+from eventq.storage.payload import Text
 
 __all__ = ["NewerVersion", "NotALine", "command_of", "read_ask", "written_ask"]
 
@@ -103,5 +104,5 @@ def _read_command(kind: type[Command], rest: dict[str, Any]) -> Command:
         return EnqueueAll([cast(Enqueue, _read_command(Enqueue, task)) for task in rest["tasks"]])
     for name in ("payload", "result"):
         if rest.get(name) is not None:
-            rest[name] = Json(_to_bytes(rest[name]))
+            rest[name] = Text(_to_bytes(rest[name]))
     return structure(rest, kind)

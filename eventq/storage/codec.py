@@ -54,6 +54,7 @@ from eventq.storage.asked import NewerVersion, NotALine, read_ask, written_ask
 from eventq.storage.chain import next_hash
 from eventq.storage.convert import moment, structure, unstructure
 from eventq.storage.newer import refuse_newer, version_of
+from eventq.storage.payload import Text
 from eventq.storage.upcast import STEPS, VERSION, Steps, upcast
 
 __all__ = [
@@ -149,7 +150,7 @@ def raw(value: Json | None) -> msgspec.Raw:
 
 def kept(text: msgspec.Raw) -> Json | None:
     """A payload or result that was read."""
-    return None if text == _NULL else Json(text)
+    return None if text == _NULL else Text(text)
 
 
 _spell = msgspec.json.Encoder().encode
@@ -373,7 +374,7 @@ def from_plain(wire: dict[str, Any]) -> Event:
         raise NotALine(f"its worker is {rest['worker']!r}, which is no name")
     for field in ("payload", "result"):
         if rest.get(field) is not None:
-            rest[field] = Json(_spell(rest[field]))
+            rest[field] = Text(_spell(rest[field]))
     try:
         return structure(rest, kind)
     except Exception as error:

@@ -64,7 +64,7 @@ class Admission(Telling):
             self._follow(name)
 
     def _same_content(self, there: Enqueued | Enqueue, task: Enqueue) -> bool:
-        if type(there.payload) is Json and type(task.payload) is Json:
+        if isinstance(there.payload, Json) and isinstance(task.payload, Json):
             same = canonical(there.payload) == canonical(task.payload)
         else:
             same = there.payload is task.payload

@@ -166,7 +166,7 @@ def _again(model: Model, draw: Draw, name: str, values: Sequence[Any]) -> dict[s
     """A known task once more: mostly the same content, else other content."""
     content = model.content(name)
     payload, after, key = content.payload, list(content.after), content.key
-    if type(payload) is Json:
+    if isinstance(payload, Json):
         payload = payload.value()
         if isinstance(payload, dict) and draw.chance(50):
             payload = dict(reversed(payload.items()))

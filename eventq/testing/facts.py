@@ -50,7 +50,7 @@ def dumped(value: Any) -> Any:
 def canonical(value: Any) -> Any:
     """A payload or result so that equal content compares equal: a JSON text as `dumped` gives its
     value, anything else as the object that it is."""
-    return dumped(value.value()) if type(value) is Json else value
+    return dumped(value.value()) if isinstance(value, Json) else value
 
 
 def plain(shown: Any, *, durable: bool) -> Any:
