@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from eventq import BadValue, Enqueue, OtherContent, Select, WorkQueue
 from eventq.core.events import Json
-from eventq.storage.payload import DEPTH_LIMIT, Text, to_json
+from eventq.storage import payload
+from eventq.storage.payload import DEPTH_LIMIT, to_json
 
 TEXT = st.text() | st.sampled_from(
     ["\u2028\u2029", "\x00", "\x1b[0m", "\ufeff", "\U0010ffff", "\x7f\x85", '"\\/', "</script>", ""]
@@ -451,4 +452,4 @@ def test_a_payload_is_written_as_it_was_given(tmp_path: Path) -> None:
 )
 def test_a_text_is_read_as_python_reads_it(text: bytes) -> None:
     """The fast way gives the same, of the same types, also for what another program wrote."""
-    assert repr(Text(text).value()) == repr(Json(text).value()) == repr(json.loads(text))
+    assert repr(payload.Text(text).value()) == repr(Json(text).value()) == repr(json.loads(text))
