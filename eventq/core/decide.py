@@ -133,7 +133,7 @@ def _enqueue_all(t: Telling, command: EnqueueAll) -> None:
 # Handing out, and what becomes of it.
 
 
-def _check_worker(policy: Policy, worker: Hashable) -> None:
+def _known_worker(policy: Policy, worker: Hashable) -> None:
     if policy.pool is not None and worker not in policy.members:
         raise UnknownWorker(worker, policy.pool)
 
@@ -166,7 +166,7 @@ def _hand_out(t: Telling, worker: Hashable, lease_for: timedelta | None) -> None
 
 
 def _start(t: Telling, command: Start) -> None:
-    _check_worker(t.now.policy, command.worker)
+    _known_worker(t.now.policy, command.worker)
     _due(t)
     _hand_out(t, command.worker, command.lease_for)
 
@@ -185,7 +185,7 @@ def _complete(t: Telling, command: Complete | CompleteAndStart) -> None:
 
 
 def _complete_and_start(t: Telling, command: CompleteAndStart) -> None:
-    _check_worker(t.now.policy, command.worker)
+    _known_worker(t.now.policy, command.worker)
     _complete(t, command)
     _due(t)
     _hand_out(t, command.worker, command.lease_for)
