@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import linecache
 import os
@@ -346,11 +347,48 @@ def test_a_command_that_is_broken_into_keeps_the_lock(name: str, size: int, tmp_
         tmp_path / "q", disk=Signalled("none"), clock=clock, segment_bytes=size
     ) as q:
         q.enqueue("known")
-        handler.append(lambda: refused(lambda: q.enqueue(name)))
+        handler.append(lambda: refused(lambda: q.enqueue(name), q.alone().__enter__))
         q.enqueue("goes on")
         q.enqueue("last")
         assert [task.id for task in q.state.tasks()] == ["known", "goes on", "last"]
     check_chain(tmp_path / "q")
+
+
+class Late(Disk):
+    """The lock comes only when others may look at the handle meanwhile, and have done so."""
+
+    def __init__(self) -> None:
+        self.looked = threading.Event()
+        self.looked.set()
+
+    def flock(self, descriptor: int, operation: int) -> None:  # type: ignore[override]
+        if operation != fcntl.LOCK_UN and not self.looked.is_set():
+            raise BlockingIOError(errno.EWOULDBLOCK, "another has it")
+        DISK.flock(descriptor, operation)
+
+
+def test_a_command_that_waited_for_the_lock_can_be_broken_into_as_any_other(tmp_path: Path) -> None:
+    """Other threads looked at the handle in its wait, and were done with it."""
+    disk = Late()
+    handler: list[Callable[[], object]] = []
+
+    def clock() -> datetime:
+        while handler:
+            handler.pop()()
+        return datetime.now(UTC)
+
+    def look() -> None:
+        assert len(q.state) == 0
+        disk.looked.set()
+
+    with WorkQueue.open(tmp_path / "q", disk=disk, clock=clock) as q:
+        disk.looked.clear()
+        handler.append(lambda: refused(lambda: q.enqueue("asked")))
+        thread = threading.Timer(0.05, look)  # who waits has the mutex at first
+        thread.start()
+        q.enqueue("goes on")
+        thread.join()
+        assert [task.id for task in q.state.tasks()] == ["goes on"]
 
 
 @pytest.mark.parametrize("history", [False, True])

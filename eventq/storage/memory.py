@@ -11,7 +11,7 @@ from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
 from eventq.core.state import State
 from eventq.storage.chain import GENESIS
-from eventq.storage.errors import HandleBusy, HandleFinished
+from eventq.storage.errors import HandleFinished
 from eventq.storage.payload import OpenDoor
 
 __all__ = ["MemoryLog"]
@@ -48,8 +48,6 @@ class MemoryLog:
         """Hold the mutex over several commands of this thread."""
         with self.mutex:
             self.check_alive()
-            if self.user == threading.get_ident():
-                raise HandleBusy
             yield
 
     @property
