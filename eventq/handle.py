@@ -303,8 +303,9 @@ class Handle(View):
         """What an operator says, as the log keeps it."""
         if not isinstance(why, str):
             raise BadValue(f"why must be a text or None, not {why!r}")
-        self._log.door.check_size("why", (storable(why),))
-        return storable(why)
+        kept = storable(why)
+        self._log.door.check_size("why", (kept,))
+        return kept
 
     def archive(
         self, to: str | os.PathLike[str], *, before: int | None = None, keep: int = 1

@@ -344,8 +344,7 @@ class Log(Synced):
         start, size, written = cursor.offset, len(line), 0
         try:
             while written < size:
-                rest = line[written:] if written else line
-                written += self._pwrite(self._segment, rest, start + written)
+                written += self._pwrite(self._segment, line[written:], start + written)
         except BaseException:
             self._take_back(start, size)
             raise

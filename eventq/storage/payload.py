@@ -78,7 +78,7 @@ class Door:
 
     def payload(self, what: str, value: Any) -> Any:
         """What the queue holds for this payload or result: its JSON text. Raises BadValue."""
-        return None if value is None else to_json(what, value, self._limit)
+        return to_json(what, value, self._limit)
 
     def error(self, text: Any) -> Any:
         """What the queue holds of this error text: one longer than the limit is cut, and says so,
