@@ -79,9 +79,9 @@ class WorkQueue(Handle):
         command = Enqueue(
             id, payload, after, key=key, max_attempts=max_attempts, not_before=not_before
         )
-        if command.after:
-            self._log.door.check_tasks("the task", (command,))
         id = command.id
+        if command.after:
+            self._log.door.check_size("the task", (payload, id, command.key, *command.after))
         return self._ask(command, lambda now, _: _task(now, id or f"#{now.seq}"), by)
 
     def enqueue_all(self, tasks: Iterable[Enqueue], *, by: str | None = None) -> list[Task]:
@@ -89,18 +89,13 @@ class WorkQueue(Handle):
 
         Answers one task for each that was asked for, in their order. Raises as `enqueue` does.
         """
-        command = EnqueueAll(map(self._admissible, EnqueueAll(tasks).tasks))
-        self._log.door.check_tasks("the batch", command.tasks)
+        command = EnqueueAll(self._log.door.tasks("the batch", EnqueueAll(tasks).tasks))
 
         def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
-            made = iter([e.task for e in events if type(e) is Enqueued and e.task[0] == "#"])
+            made = (e.task for e in events if type(e) is Enqueued and e.task[0] == "#")
             return [_task(now, task.id or next(made)) for task in command.tasks]
 
         return self._ask(command, tasks_of, by)
-
-    def _admissible(self, task: Enqueue) -> Enqueue:
-        payload = self._log.door.payload(f"the payload of {task.id or 'the task'}", task.payload)
-        return task if payload is task.payload else task.holding(payload)
 
     def start(
         self,
@@ -123,11 +118,11 @@ class WorkQueue(Handle):
         if worker is not None and type(worker) is not str and self._log.path is not None:
             check_name("the name of a worker", worker)
         command = Start(worker, lease_for)
-        patience = seconds(wait)
-        if patience is not None and not isinstance(patience, timedelta):
-            raise BadValue(f"wait must be a timedelta or seconds, not {wait!r}")
-        if patience is None:
+        if wait is None:
             return self._ask(command, _lease, by)
+        patience = seconds(wait)
+        if not isinstance(patience, timedelta):
+            raise BadValue(f"wait must be a timedelta or seconds, not {wait!r}")
         until = time.monotonic() + patience.total_seconds()
         lease = self._ask(command, _lease, by, idle=False)
         while lease is None and not unless():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import define
 
 from eventq.core.events import (
     Entry,
@@ -15,9 +15,9 @@ from eventq.core.events import (
 __all__ = ["Command", "find", "first_task"]
 
 
-@frozen
+@define
 class Command:
-    """What a caller asks of the queue."""
+    """What a caller asks of the queue. Each command has a class of its own, which is frozen."""
 
     do: ClassVar[str]
     """What the log calls it."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, final
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from eventq.core.asking import Command, find
 from eventq.core.errors import BadValue
@@ -109,11 +109,21 @@ class _Given:
 OF_THE_QUEUE: Any = _Given()
 
 
-_new, _set = object.__new__, object.__setattr__  # without what the class checks as it is called
+@define
+class _Enqueue(Command):
+    """A command in the making: attrs takes twice as long to make one of a frozen class."""
+
+    id: str | None
+    payload: Any
+    after: tuple[str, ...]
+    key: str | None
+    max_attempts: int | None
+    not_before: datetime | None
 
 
-@frozen
-class Enqueue(Command):
+@final
+@frozen(init=False)
+class Enqueue(_Enqueue):
     """A new task. Without an id the queue makes one; `after` are the ids that it needs.
 
     With a `key`, one of its tasks is out at a time. `max_attempts`: the queue's own unless given;
@@ -123,39 +133,56 @@ class Enqueue(Command):
     do = "enqueue"
     id: str | None = None
     payload: Any = None
-    after: tuple[str, ...] = field(default=(), converter=dependencies)
+    after: tuple[str, ...] = ()
     key: str | None = field(default=None, kw_only=True)
     max_attempts: int | None = field(default=OF_THE_QUEUE, kw_only=True)
     not_before: datetime | None = field(default=None, kw_only=True)
 
-    def __attrs_post_init__(self) -> None:
-        # In one go, and what was left out not at all: a batch makes thousands of these.
-        if self.id is not None:
-            check_name("a task's id", self.id)
-            if self.id[0] == "#":
+    def __init__(
+        self,
+        id: str | None = None,
+        payload: Any = None,
+        after: Iterable[str] = (),
+        *,
+        key: str | None = None,
+        max_attempts: int | None = OF_THE_QUEUE,
+        not_before: datetime | None = None,
+    ) -> None:
+        """Raises BadValue."""
+        # What was left out is not checked, and all is set in one go: a batch makes thousands.
+        if id is not None:
+            check_name("a task's id", id)
+            if id[0] == "#":
                 raise BadValue(
-                    f"a task's id must not start with '#', as {self.id!r} does: "
-                    "the queue makes such ids"
+                    f"a task's id must not start with '#', as {id!r} does: the queue makes such ids"
                 )
-        for dependency in self.after:
-            check_name("an id in after", dependency)
-        if self.key is not None:
-            check_name("a key", self.key)
-        if self.max_attempts is not OF_THE_QUEUE:
-            check_whole("max_attempts", self.max_attempts, 1, optional=True)
-        if self.not_before is not None:
-            _set(self, "not_before", in_utc(check_moment("not_before", self.not_before)))
+        if after != ():
+            after = dependencies(after)
+            for dependency in after:
+                check_name("an id in after", dependency)
+        if key is not None:
+            check_name("a key", key)
+        if max_attempts is not OF_THE_QUEUE:
+            check_whole("max_attempts", max_attempts, 1, optional=True)
+        moment = None if not_before is None else in_utc(check_moment("not_before", not_before))
+        made: Any = self
+        object.__setattr__(made, "__class__", _Enqueue)
+        made.id = id
+        made.payload = payload
+        made.after = after
+        made.key = key
+        made.max_attempts = max_attempts
+        made.not_before = moment
+        made.__class__ = Enqueue
 
     def holding(self, payload: Any) -> Enqueue:
-        """The same with another payload."""
-        other = _new(Enqueue)
-        _set(other, "id", self.id)
-        _set(other, "payload", payload)
-        _set(other, "after", self.after)
-        _set(other, "key", self.key)
-        _set(other, "max_attempts", self.max_attempts)
-        _set(other, "not_before", self.not_before)
-        return other
+        """The same with another payload, and not checked again."""
+        other: Any = _Enqueue(
+            self.id, payload, self.after, self.key, self.max_attempts, self.not_before
+        )
+        other.__class__ = Enqueue
+        held: Enqueue = other
+        return held
 
     @classmethod
     def of(cls, event: Enqueued) -> Enqueue:

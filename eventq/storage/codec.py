@@ -179,8 +179,8 @@ _SPELLED: dict[type[Event], Callable[[Any], bytes]] = {
         % (
             _spell(e.task),
             b"null" if e.payload is None else e.payload,
-            _spell(e.after),
-            _spell(e.key),
+            _spell(e.after) if e.after else b"[]",
+            b"null" if e.key is None else _spell(e.key),
             _spell(e.max_attempts),
             b"null" if e.not_before is None else _moment(e.not_before),
         )

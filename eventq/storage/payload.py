@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,6 @@ has no limit, nor has reading."""
 DEPTH_LIMIT = 200
 """How deep a value may be nested: every JSON reader in use copes with that."""
 
-_TEXT = frozenset({str})
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 _encode = msgspec.json.Encoder().encode
@@ -44,29 +43,39 @@ class Text(Json):
             return super().value()
 
 
-def to_json(what: str, value: Any, limit: int = SIZE_LIMIT) -> Json | None:
+def to_json(what: str, value: Any, limit: int = SIZE_LIMIT, of: str | None = None) -> Json | None:
     """The JSON text of a value. None, and None alone, is told as null.
 
-    Raises BadValue, naming the place, for a value that would not come back the same: NaN, a tuple
-    or a set, a key that is not a text, a lone surrogate, an object of one's own; and for one of
-    more bytes than the limit.
+    Raises BadValue, naming the place (`what`, and the task that it is `of`), for a value that
+    would not come back the same: NaN, a tuple or a set, a key that is not a text, a lone
+    surrogate, an object of one's own; and for one of more bytes than the limit.
     """
     if value is None:
         return None
-    if not (  # as most are: the encoder sees what is wrong with these
-        type(value) is dict
-        and _TEXT.issuperset(map(type, value))
-        and _PLAIN.issuperset(map(type, value.values()))
-    ):
-        _check(what, value, limit)
+    if not _flat(value):
+        _check(_place(what, of), value, limit)
     try:
         text = Text(_encode(value))
     except ValueError:  # a lone surrogate, a number that is too long
-        _check(what, value, limit)
+        _check(_place(what, of), value, limit)
         raise
     if len(text) > limit:
-        raise BadValue(f"{what} has {len(text)} bytes as JSON; at most {limit} fit")
+        raise BadValue(f"{_place(what, of)} has {len(text)} bytes as JSON; at most {limit} fit")
     return text
+
+
+def _flat(value: Any) -> bool:
+    """Whether this is as most payloads are: the encoder sees what is wrong with these."""
+    if type(value) is not dict:
+        return False
+    for key, inner in value.items():
+        if type(key) is not str or type(inner) not in _PLAIN:
+            return False
+    return True
+
+
+def _place(what: str, of: str | None) -> str:
+    return what if of is None else f"{what} of {of}"
 
 
 class Door:
@@ -94,14 +103,23 @@ class Door:
         if size > self._limit:
             raise BadValue(f"{what} has {size} bytes; at most {self._limit} fit: send less at once")
 
-    def check_tasks(self, what: str, tasks: Sequence[Enqueue]) -> None:
-        """Raise BadValue where all that is sent with these tasks has more bytes than the limit."""
+    def tasks(self, what: str, tasks: Iterable[Enqueue]) -> list[Enqueue]:
+        """What the queue holds of these tasks: each with its payload as JSON. Raises BadValue, also
+        where all that is sent with them has more bytes than the limit."""
+        held = []
+        limit = self._limit
         most = 0  # of what no name adds up to
         for task in tasks:
-            most += len(task.payload or b"") + NAME_LIMIT * (2 + len(task.after))
-        if most > self._limit:
-            sent = ((task.payload, task.id, task.key, *task.after) for task in tasks)
+            payload = to_json("the payload", task.payload, limit, task.id or "the task")
+            if payload is not None:
+                task = task.holding(payload)
+                most += len(payload)
+            most += NAME_LIMIT * (2 + len(task.after))
+            held.append(task)
+        if most > limit:
+            sent = ((task.payload, task.id, task.key, *task.after) for task in held)
             self.check_size(what, chain.from_iterable(sent))
+        return held
 
     def check_pool(self, pool: Iterable[Any] | None) -> None:
         """Raise BadValue unless these workers have names, which fit into one command."""
@@ -125,8 +143,9 @@ class OpenDoor:
     def check_size(self, what: str, parts: Iterable[Any]) -> None:
         """Memory is the caller's own."""
 
-    def check_tasks(self, what: str, tasks: Sequence[Any]) -> None:
-        """Memory is the caller's own."""
+    def tasks(self, what: str, tasks: Iterable[Enqueue]) -> list[Enqueue]:  # noqa: ARG002
+        """The tasks themselves."""
+        return list(tasks)
 
     def check_pool(self, pool: Iterable[Any] | None) -> None:
         """Workers are any values."""
