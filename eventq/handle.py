@@ -267,10 +267,10 @@ class Handle(View):
         log = self._log
         try:
             behind = log.take()  # in the wait for the lock, other threads may have moved `now`
-            current = self._current
-            if behind or current.now.seq != log.seq or not current.whole:
+            current, seq = self._current, log.seq
+            if behind or current.now.seq != seq or not current.whole:
                 self._catch_up(locked=True)
-                current = self._current
+                current, seq = self._current, log.seq
             at = self._now()
             if by is None:
                 by = self._by or (_asker(command, current.now) if command.asks else None)
@@ -284,7 +284,7 @@ class Handle(View):
                 raise
             now, size = current.now, 0
             if events:
-                entry = Entry.of(now.seq, at, command.do, events, command.ask(), by, why)
+                entry = Entry.of(seq + 1, at, command.do, events, command.ask(), by, why)
                 current.keep(entry)
                 size = log.append(entry)
             elif idle and now.policy.record and isinstance(command, Start):

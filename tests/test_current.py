@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -155,3 +156,28 @@ def test_what_others_wrote_is_not_held_on_to(tmp_path: Path) -> None:
             other.enqueue_all([Enqueue(None) for _ in range(EVENTS // 5)])
             assert q.head == other.head
             assert len(q._current._since) < 8
+
+
+MAPS = ("records", "leases", "busy", "holders", "fronts")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_state_that_was_handed_out_never_changes(seed: int, make: Queues) -> None:
+    """However often the handle keeps another one since, in the place of those nobody holds."""
+    rng = random.Random(seed)
+    q = make()
+    held: list[tuple[State, dict[str, dict[Any, Any]]]] = []
+    for step in range(400):
+        q._current._undo = rng.choice([1, 10, 100])
+        q.enqueue(f"{step}", key=rng.choice([None, "a", "b", "c"]))
+        if rng.random() < 0.6 and (lease := q.start(rng.choice([None, f"w{step}"]))) is not None:
+            act = rng.choice([q.complete, q.fail, q.release, lambda _: None])
+            act(lease)
+        if rng.random() < 0.1:
+            state = q.state
+            held.append((state, {name: dict(getattr(state, name).items()) for name in MAPS}))
+    assert len(held) > 20
+    for state, maps in held:
+        assert state == q.at(state.seq)
+        assert {name: dict(getattr(state, name).items()) for name in MAPS} == maps
+        state.check()

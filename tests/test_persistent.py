@@ -47,7 +47,7 @@ def same_map(found: Map[Any, Any], model: dict[Any, Any]) -> None:
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_map_does_what_a_dict_does_and_copies_stay(keys: str, seed: int) -> None:
-    """Random changes agree with a dict; no later change reaches a map that was made before."""
+    """Random changes agree with a dict; no later change reaches a map that somebody holds."""
     rng = random.Random(f"{keys}{seed}")
     key = KEYS[keys]
     span = 60 if "hash" in keys else 900
@@ -68,10 +68,13 @@ def test_a_map_does_what_a_dict_does_and_copies_stay(keys: str, seed: int) -> No
             with pytest.raises(KeyError):
                 changes.drop(at)
         assert changes[at] == model.get(at)
-        if rng.random() < 0.02:
-            found = changes.done()
-            kept.append((found, model.copy()))
+        if rng.random() < 0.04:
+            found = changes.done(alone=True)
+            if rng.random() < 0.5:
+                found.held = True
+                kept.append((found, model.copy()))
             changes = Changes(found)
+            assert len(found) == len(model)
             assert all((key(i) in found) == (key(i) in model) for i in range(span))
             assert all(found[key(i)] == model.get(key(i)) for i in range(span))
     same_map(changes.done(), model)
@@ -80,17 +83,20 @@ def test_a_map_does_what_a_dict_does_and_copies_stay(keys: str, seed: int) -> No
         same_map(old, then)
 
 
-def test_a_map_grows_through_many_sizes() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_map_grows_through_many_sizes(alone: bool) -> None:
     """Keys stay where they can be found while the map gets more leaves, and when it empties."""
     found: Map[int, int] = Map()
     number = LEAF * 4**4 + 10
     for begin in range(0, number, 50):
-        found = found.changed({i: -i for i in range(begin, min(begin + 50, number))})
+        further = {i: -i for i in range(begin, min(begin + 50, number))}
+        found = found.taken_in(further) if alone else found.changed(further)
     assert len(found) == number
     assert all(found[i] == -i for i in range(number))
     assert max(len(leaf) for row in found._rows for leaf in row) < 4 * LEAF  # or it would be slow
     for begin in range(0, number, 50):
-        found = found.changed(dict.fromkeys(range(begin, begin + 50)))
+        gone = dict.fromkeys(range(begin, begin + 50))
+        found = found.taken_in(gone) if alone else found.changed(gone)
     assert len(found) == 0
     assert list(found) == []
 

@@ -27,7 +27,8 @@ COUNTED = {
 def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
     """Enqueue these, each under its id: all, or none and a refusal. Repeats are passed over."""
     new: dict[str, Enqueue] = {}
-    look = t.now.record
+    before = t.now
+    look = before.record
     for name, task in tasks:
         record = look(name)
         known = new.get(name) if record is None else record.task
@@ -39,14 +40,13 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
             )
     if not new:
         return
-    if t.now.admission != "open":
+    if before.admission != "open":
         raise QueueClosed(next(iter(new)))
-    before = t.now
     no_room = None if before.policy.capacity is None else _no_room(before, new)
     if no_room is not None:
         if not any(task.after for task in new.values()):
             raise no_room
-        t = Telling(Draft.of(t.now), t.at)  # a cycle would come first: looked for on a copy
+        t = Telling(Draft.of(before), t.at)  # a cycle would come first: looked for on a copy
     default = before.policy.retry.max_attempts
     for name, task in new.items():
         if task.after and (cycle := find_cycle(t.now, name, task.after)):

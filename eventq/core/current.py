@@ -40,23 +40,32 @@ class Current:
 
     def _go_on(self, state: State) -> None:
         self.whole = False
+        self._telling: Telling | None = None
         self._kept = state
         self._since: list[Folded] = []
         self._events = self._bytes = 0
         self.now = Draft.of(state)
         self.whole = True
 
+    def _keep(self) -> None:
+        """Go back no further than to here from now on."""
+        self.whole = False
+        if self._undo:
+            self._since = []  # what was kept before is given up first, and can then be changed
+        self._go_on(self.now.done(alone=self._undo > 0))
+
     def state(self) -> State:
         """This state, to be held on to: it never changes."""
         if self.now.seq != self._kept.seq:
-            self.whole = False
-            self._go_on(self.now.done())
-        return self._kept
+            self._keep()
+        return self._kept.held()
 
     def decide(self, command: Command, at: datetime) -> tuple[Event, ...]:
-        """What follows from a command, carried out. Raises a Refusal."""
+        """What follows from a command. Raises a Refusal."""
+        self._telling = None
         telling = Telling(self.now, at)
         RULES[type(command)](telling, command)
+        self._telling = telling
         return tuple(telling.events)
 
     def fold(self, entry: Folded) -> None:
@@ -74,19 +83,23 @@ class Current:
             self._events += len(entry.events) or 1
         self.whole = True
         if self._events > self._undo:
-            self.state()
+            self._keep()
 
     def keep(self, entry: Folded) -> None:
         """This entry, which was decided here, is about to be written."""
+        self.whole = False
         self._since.append(entry)
 
     def settle(self, size: int = 0) -> None:
         """The last entry is in the log, where it takes so many bytes."""
+        if self._telling is not None:
+            self._telling.carry_out()
+            self._telling = None
         self._events += len(self._since[-1].events) or 1
         self._bytes += size
         self.whole = True
         if self._events > self._undo or self._bytes > BYTES:
-            self.state()
+            self._keep()
 
     def restore(self, seq: int) -> bool:
         """Fold anew what is known of a log that ends with this seq: whether it is all of it."""

@@ -43,7 +43,8 @@ from eventq.core.downstream import (
     block_below,
     free_below,
     line_up,
-    ready_below,
+    needing_only,
+    ready,
     settle,
 )
 from eventq.core.errors import (
@@ -142,25 +143,28 @@ def _due(t: Telling) -> None:
     """Carry out what is due, the earliest first, as much as fits into one entry: leases that ran
     out and delays that ended, then what retention lets go."""
     left = DUE_LIMIT
-    while left and (record := t.now.first_due(t.at)) is not None:
+    now = t.now
+    while left and (record := now.first_due(t.at)) is not None:
         left -= 1
         if record.status is S.RUNNING:
             t.tell(Expired(record.task.task, record.attempt))
             _after_failure(t, record, "retryable", None)
         else:
             t.tell(Readied(record.task.task))
-    if t.now.policy.retention is not None:
-        for record in list(islice(t.now.surplus(t.at), left)):
+        now = t.now
+    if now.policy.retention is not None:
+        for record in list(islice(now.surplus(t.at), left)):
             t.tell(Forgotten(record.task.task))
 
 
 def _hand_out(t: Telling, worker: Hashable, lease_for: timedelta | None) -> None:
-    if worker is not None and (held := t.now.held_by(worker)) is not None:
+    now = t.now
+    if worker is not None and (held := now.held_by(worker)) is not None:
         assert held.lease is not None
         raise WorkerBusy(worker, held.task.task, held.lease)
-    first = t.now.first()
-    if first is not None and t.now.dispatch == "running":
-        length = lease_for or t.now.policy.lease_for
+    first = now.first()
+    if first is not None and now.dispatch == "running":
+        length = lease_for or now.policy.lease_for
         expires = None if length is None else later(t.at, length)
         t.tell(Started(first.task.task, first.attempt + 1, worker, expires))
 
@@ -179,9 +183,12 @@ def _leased(state: Questions, lease: int, asked: str) -> Record:
 
 
 def _complete(t: Telling, command: Complete | CompleteAndStart) -> None:
-    name = _leased(t.now, command.lease, "complete").task.task
+    now = t.now
+    name = _leased(now, command.lease, "complete").task.task
+    freed = needing_only(now, name)
     t.tell(Completed(name, command.result))
-    ready_below(t, name)
+    for below in freed:
+        ready(t, below)
 
 
 def _complete_and_start(t: Telling, command: CompleteAndStart) -> None:

@@ -7,7 +7,7 @@ next event comes before those of its dependents.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -15,37 +15,53 @@ from eventq.core.events import Blocked, Delayed, Event, Readied, Unblocked
 from eventq.core.evolve import begin, tell
 from eventq.core.graph import blocks, root_above
 from eventq.core.lifecycle import Status
+from eventq.core.reading import Questions
 from eventq.core.record import Record
 from eventq.core.state import Draft, State
 
-__all__ = ["Telling", "block_below", "free_below", "line_up", "ready", "ready_below", "settle"]
+__all__ = ["Telling", "block_below", "free_below", "line_up", "needing_only", "ready", "settle"]
 
 S = Status
 
 
 class Telling:
-    """The entry in the making: the state as its events so far have made it, and these events.
+    """The entry in the making: its events so far, and the state as these have made it.
 
-    A state that it is given stays as it is; a draft is changed in place.
+    A state that it is given stays as it is; a draft is changed in place. The events are carried
+    out only when somebody looks at `now`: what nobody looks at can be folded when the entry is on
+    its way to the disk.
     """
 
-    __slots__ = ("at", "events", "now", "seq")
+    __slots__ = ("_carried_out", "_now", "at", "events", "seq", "tell")
 
     def __init__(self, state: State | Draft, at: datetime) -> None:
         self.at = at
         self.seq = state.seq + 1
-        self.now: State | Draft = state
         self.events: list[Event] = []
-
-    def tell(self, event: Event) -> None:
+        self.tell: Callable[[Event], None] = self.events.append
         """Let this follow next."""
-        draft: Any = self.now
-        if not self.events:
+        self._now: State | Draft = state
+        self._carried_out = 0
+
+    @property
+    def now(self) -> State | Draft:
+        """The state after the events so far. Raises ImpossibleEvent."""
+        if self._carried_out < len(self.events):
+            self.carry_out()
+        return self._now
+
+    def carry_out(self) -> None:
+        """Let the events so far make the state, as far as they have not. Raises ImpossibleEvent."""
+        done, events = self._carried_out, self.events
+        draft: Any = self._now
+        if done:
+            events = events[done:]
+        elif events:
             if not isinstance(draft, Draft):
-                self.now = draft = Draft.of(draft)
+                self._now = draft = Draft.of(draft)
             begin(draft, self.seq, self.at)
-        tell(draft, event)
-        self.events.append(event)
+        tell(draft, events)
+        self._carried_out = done + len(events)
 
 
 def settle(t: Telling, name: str) -> None:
@@ -67,7 +83,7 @@ def ready(t: Telling, record: Record) -> None:
 
 def line_up(t: Telling, name: str, until: datetime | None) -> None:
     """To the back of the line, now or when this time has come; a wait that is over is none."""
-    t.tell(Readied(name) if until is None or until <= t.at else Delayed(name, until))
+    t.tell(Readied.about(name) if until is None or until <= t.at else Delayed(name, until))
 
 
 def block_below(t: Telling, name: str, root: str) -> None:
@@ -80,11 +96,13 @@ def block_below(t: Telling, name: str, root: str) -> None:
                 frontier.append(below.task.task)
 
 
-def ready_below(t: Telling, name: str) -> None:
-    """This task has succeeded without having blocked anything: ready what waited for it last."""
-    for below in list(t.now.dependents(name)):
-        if below.status is S.PENDING and not below.needs:
-            ready(t, below)
+def needing_only(state: Questions, name: str) -> list[Record]:
+    """The tasks that wait for this one and for nothing else."""
+    return [
+        below
+        for below in state.dependents(name)
+        if below.status is S.PENDING and below.needs == 1
+    ]
 
 
 def free_below(t: Telling, freed: Iterable[str]) -> None:

@@ -2,8 +2,8 @@
 
 `evolve` is the definition and `replay` the fast way for many entries; one law joins them:
 `replay(state, entries) == reduce(evolve, entries, state)`. Where an event may happen and where it
-leads stands in the table of `lifecycle`, what else it does in `steps`. `tell` folds a single
-event into a draft, for `decide`, so that nothing is folded twice.
+leads stands in the table of `lifecycle`, what else it does in `steps`. `tell` folds some of an
+entry's events into a draft, for `decide`, so that nothing is folded twice.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def _replay_whole(draft: Draft, entries: Iterable[Folded]) -> None:
         for event in entry.events:
             steps = _STEPS.get(type(event))
             if steps is None:
-                tell(draft, event)
+                tell(draft, (event,))
                 continue
             name = event.task  # type: ignore[union-attr]  # as in `tell`
             record: Any = look(name)
             step = steps.get(ABSENT if record is None else record.status)
             if step is None or not draft.position:
-                tell(draft, event)
+                tell(draft, (event,))
                 continue
             draft.position += 1
             if record is None:
@@ -105,7 +105,7 @@ def _replay_whole(draft: Draft, entries: Iterable[Folded]) -> None:
                 step[1](draft, event, record)
             except KeyError:
                 draft.position -= 1
-                tell(draft, event)
+                tell(draft, (event,))
                 raise
             record.status = step[0]
             if record.task.key is not None:
@@ -118,8 +118,7 @@ def _replay_whole(draft: Draft, entries: Iterable[Folded]) -> None:
 def carry_out(draft: Draft, entry: Folded) -> None:
     """Carry out an entry. Raises ImpossibleEvent, and ValueError for a wrong seq."""
     begin(draft, entry.seq, entry.at)
-    for event in entry.events:
-        tell(draft, event)
+    tell(draft, entry.events)
 
 
 def begin(draft: Draft, seq: int, at: datetime) -> None:
@@ -130,34 +129,36 @@ def begin(draft: Draft, seq: int, at: datetime) -> None:
     draft.at = at
 
 
-def tell(draft: Draft, event: Event) -> None:
-    """Carry out one event of the entry that was begun. Raises ImpossibleEvent."""
-    draft.position += 1
-    steps = _STEPS.get(type(event))
-    if steps is None:
-        _tell_queue(draft, event)
-        return
-    name = event.task  # type: ignore[union-attr]  # only a task's events have steps
-    record = draft.records[name]
-    status = ABSENT if record is None else record.status
-    step = steps.get(status)
-    if step is None or draft.position == 1:  # before the queue was opened, nothing can be
-        raise ImpossibleEvent(event, status, draft.seq, () if record is None else (repr(record),))
-    target, does = step
-    if record is None:
-        record = draft.records[name] = Record(event, draft.position, ABSENT, owner=draft.owner)  # type: ignore[arg-type]
-    elif record.owner is not draft.owner:
-        record = draft.records[name] = record.copy(draft.owner)
-    standing = draft.standing
-    standing[status] -= 1
-    standing[target] += 1
-    try:
-        does(draft, event, record)
-    except KeyError:  # no list of the state has what the event takes away
-        raise ImpossibleEvent(event, status, draft.seq, (repr(record),)) from None
-    record.status = target
-    if record.task.key is not None:
-        place_front(draft, record.task.key)
+def tell(draft: Draft, events: Sequence[Event]) -> None:
+    """Carry out these events of the entry that was begun. Raises ImpossibleEvent."""
+    records, standing, owner = draft.records, draft.standing, draft.owner
+    for event in events:
+        draft.position += 1
+        steps = _STEPS.get(type(event))
+        if steps is None:
+            _tell_queue(draft, event)
+            continue
+        name = event.task  # type: ignore[union-attr]  # only a task's events have steps
+        record = records[name]
+        status = ABSENT if record is None else record.status
+        step = steps.get(status)
+        if step is None or draft.position == 1:  # before the queue was opened, nothing can be
+            before = () if record is None else (repr(record),)
+            raise ImpossibleEvent(event, status, draft.seq, before)
+        target, does = step
+        if record is None:
+            records[name] = record = Record(event, draft.position, ABSENT, owner=owner)  # type: ignore[arg-type]
+        elif record.owner is not owner:
+            records[name] = record = record.copy(owner)
+        standing[status] -= 1
+        standing[target] += 1
+        try:
+            does(draft, event, record)
+        except KeyError:  # no list of the state has what the event takes away
+            raise ImpossibleEvent(event, status, draft.seq, (repr(record),)) from None
+        record.status = target
+        if record.task.key is not None:
+            place_front(draft, record.task.key)
 
 
 def _tell_queue(draft: Draft, event: Any) -> None:

@@ -1,8 +1,9 @@
 """Two persistent collections, a map and a sorted set: a change never touches what others hold.
 
-A `Map` never changes. What a draft changes of one it notes in a dict of its own, its `Changes`,
-and when it is done these go into the map: of the small dicts that it is made of, those that they
-touch are copied, and all others are shared.
+A `Map` never changes under who holds it. What a draft changes of one it notes in a dict of its
+own, its `Changes`, and when it is done these go into the map: of the small dicts that it is made
+of, those that they touch are copied, and all others are shared. Where nobody holds the map of
+before any more, only those are copied that older maps have a part in.
 
 Who changes a `Sorted` shows a token, its `owner`. A set with another owner is copied first, in
 constant time: the copy shares all nodes, and a node of at most a few dozen items is copied when it
@@ -49,7 +50,7 @@ class Map(Generic[K, V]):
     Its order of iteration means nothing; sort what comes out.
     """
 
-    __slots__ = ("_bits", "_mask", "_rows", "_size")
+    __slots__ = ("_bits", "_mask", "_own", "_rows", "_size", "held")
 
     def __init__(self, items: Mapping[K, V] | None = None) -> None:
         pairs = {} if items is None else items
@@ -66,6 +67,11 @@ class Map(Generic[K, V]):
         self._mask = mask
         self._rows = rows
         self._size = len(pairs)
+        self._own: set[int] | None = None
+        """The leaves that no other map has, and with its sign turned, less one, each such row;
+        None: all of them."""
+        self.held = False
+        """Whether somebody may hold it who relies on it."""
 
     def changed(self, changes: Mapping[K, V | None]) -> Map[K, V]:
         """The map with these values in the place of its own; None takes a key away.
@@ -99,7 +105,36 @@ class Map(Generic[K, V]):
             return self._anew(changes)
         after: Map[K, V] = Map.__new__(Map)
         after._bits, after._mask, after._rows, after._size = bits, mask, rows, size
+        after._own = {*leaves, *(~across for across in copied)}
+        after.held = False
         return after
+
+    def taken_in(self, changes: Mapping[K, V | None]) -> Map[K, V]:
+        """The same as `changed` from a map that nobody holds: it is no more what it was. A break
+        midway leaves it with some of the changes.
+
+        In time linear in the changes, and without a copy of what no other map has.
+        """
+        bits, mask, rows, own = self._bits, self._mask, self._rows, self._own
+        if len(changes) > self._size + LEAF:
+            return self._anew(changes)
+        for key, value in changes.items():
+            place = hash(key)
+            across, down = place >> bits & mask, place & mask
+            leaf = rows[across][down]
+            if own is not None and across << bits | down not in own:
+                if ~across not in own:
+                    rows[across] = rows[across].copy()
+                    own.add(~across)
+                leaf = rows[across][down] = leaf.copy()
+                own.add(across << bits | down)
+            before = len(leaf)
+            if value is None:
+                leaf.pop(key, None)
+            else:
+                leaf[key] = value
+            self._size += len(leaf) - before
+        return self if self._size <= LEAF << (2 * bits) else self._anew({})
 
     def _anew(self, changes: Mapping[K, V | None]) -> Map[K, V]:
         items: dict[K, V | None] = {}
@@ -165,9 +200,12 @@ class Changes(dict[K, V | None], Generic[K, V]):
         else:
             self[key] = None
 
-    def done(self) -> Map[K, V]:
-        """The map that was made."""
-        return self._before.changed(self) if self else self._before
+    def done(self, *, alone: bool = False) -> Map[K, V]:
+        """The map that was made; `alone` says that who asks needs the one before no more."""
+        before = self._before
+        if not self:
+            return before
+        return before.taken_in(self) if alone and not before.held else before.changed(self)
 
 
 class _Node(Generic[T]):

@@ -115,9 +115,10 @@ class Task(_Task):
     def of(cls, record: Record) -> Task:
         """The task of this record, as it stands now."""
         task = record.task
+        payload, result = task.payload, record.result
         made: Any = _Task(
             task.task,
-            plain(task.payload),
+            payload.value() if isinstance(payload, Json) else payload,
             task.after,
             task.key,
             record.status,
@@ -130,7 +131,7 @@ class Task(_Task):
             record.until,
             record.lease,
             record.error,
-            plain(record.result),
+            result.value() if isinstance(result, Json) else result,
             record.ended,
         )
         made.__class__ = cls

@@ -34,6 +34,12 @@ class State(Reading):
         holders: Map[str, str] = field(factory=Map)
         fronts: Map[str, tuple[bool, int, str]] = field(factory=Map)
 
+    def held(self) -> State:
+        """The same, for somebody to hold on to."""
+        for part in (self.records, self.leases, self.busy, self.holders, self.fronts):
+            part.held = True
+        return self
+
     def __eq__(self, other: object) -> bool:
         """Whether both queues stand the same in everything that can be asked."""
         if not isinstance(other, State):
@@ -200,14 +206,15 @@ class Draft(Reading):
             changes(state.fronts),
         )
 
-    def done(self) -> State:
-        """The state that this draft has become; it can be changed no more."""
+    def done(self, *, alone: bool = False) -> State:
+        """The state that this draft has become; it can be changed no more. `alone` says that who
+        asks needs the state before no more: its maps may be changed then, if nobody holds it."""
         state: Any = self
-        state.records = self.records.done()
-        state.leases = self.leases.done()
-        state.busy = self.busy.done()
-        state.holders = self.holders.done()
-        state.fronts = self.fronts.done()
+        state.records = self.records.done(alone=alone)
+        state.leases = self.leases.done(alone=alone)
+        state.busy = self.busy.done(alone=alone)
+        state.holders = self.holders.done(alone=alone)
+        state.fronts = self.fronts.done(alone=alone)
         state.__class__ = State  # the same fields, frozen
         return cast(State, state)
 
