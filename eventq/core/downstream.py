@@ -99,9 +99,7 @@ def block_below(t: Telling, name: str, root: str) -> None:
 def needing_only(state: Questions, name: str) -> list[Record]:
     """The tasks that wait for this one and for nothing else."""
     return [
-        below
-        for below in state.dependents(name)
-        if below.status is S.PENDING and below.needs == 1
+        below for below in state.dependents(name) if below.status is S.PENDING and below.needs == 1
     ]
 
 
