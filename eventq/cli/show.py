@@ -234,15 +234,17 @@ def when(at: datetime | None) -> str:
 
 
 def span(much: timedelta) -> str:
-    """A span of time in its two largest units."""
+    """A span of time in its largest unit and the next one, where that is not zero."""
     seconds = max(0, int(much.total_seconds()))
-    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
+    while len(units) > 1 and seconds < units[0][1]:
+        del units[0]
     parts = []
-    for name, size in units:
-        if seconds >= size:
+    for name, size in units[:2]:
+        if seconds >= size or not parts:
             parts.append(f"{seconds // size} {name}")
-            seconds %= size
-    return " ".join(parts[:2]) or "0 s"
+        seconds %= size
+    return " ".join(parts)
 
 
 def ago(at: datetime, now: datetime) -> str:
