@@ -93,7 +93,8 @@ class WorkQueue(Handle):
 
         def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
             made = (e.task for e in events if type(e) is Enqueued and e.task[0] == "#")
-            return [_task(now, task.id or next(made)) for task in command.tasks]
+            records: Any = now.records  # each of these tasks is there
+            return [Task.of(records[task.id or next(made)]) for task in command.tasks]
 
         return self._ask(command, tasks_of, by)
 

@@ -204,7 +204,7 @@ class Enqueue(_Enqueue):
 
 def _tasks(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
     for item in value:
-        if not isinstance(item, Enqueue):
+        if type(item) is not Enqueue:
             raise BadValue(f"a batch is made of Enqueue commands, not of {item!r}")
 
 

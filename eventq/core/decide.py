@@ -125,9 +125,11 @@ def _enqueue_all(t: Telling, command: EnqueueAll) -> None:
     tasks = []
     made = 0
     for task in command.tasks:
-        if task.id is None:
+        name = task.id
+        if name is None:
             made += 1
-        tasks.append((task.id or f"#{t.seq}.{made}", task))
+            name = f"#{t.seq}.{made}"
+        tasks.append((name, task))
     admit(t, tasks)
 
 

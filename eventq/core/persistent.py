@@ -29,7 +29,7 @@ K_contra = TypeVar("K_contra", contravariant=True)
 V_co = TypeVar("V_co", covariant=True)
 T = TypeVar("T", bound=tuple[Any, ...])
 
-LEAF = 16
+LEAF = 64
 """How many items a leaf of a map may hold on average before the map gets four times the leaves."""
 
 WIDTH = 96
