@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from disk import check_chain, lines
 
-from eventq import Enqueue, HandleBusy, State, WorkQueue
+from eventq import Enqueue, HandleBusy, StaleLease, State, WorkQueue
 from eventq.core.events import Entry
 from eventq.core.evolve import replay
 from eventq.storage.disk import DISK, Disk
@@ -170,6 +170,21 @@ def test_an_interrupt_as_the_state_is_kept_leaves_it_as_it_was(where: str, tmp_p
             q.state.check()
             if (held := q.state.lease(lease.id)) is not None:
                 q.complete(held)
+            number += STEP
+        assert number > 200
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_an_interrupt_kept_from_being_written_does_not_come_with_a_refusal(
+    tmp_path: Path,
+) -> None:
+    """Where refusals are recorded, each is an entry of its own."""
+    with WorkQueue.open(tmp_path / "q", record=True) as q:
+        number = 1
+        while interrupted(lambda n=number: q.enqueue(f"t{n}"), number):  # type: ignore[misc]
+            with pytest.raises(StaleLease):
+                q.complete(1)
+            assert q.state == replay(State(), q.entries())
             number += STEP
         assert number > 200
 

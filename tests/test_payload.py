@@ -286,6 +286,15 @@ def test_the_limit_is_on_all_that_a_caller_sends(tmp_path: Path) -> None:
                     ask()
 
 
+def test_the_limit_is_on_what_the_payloads_of_a_batch_add_up_to(tmp_path: Path) -> None:
+    """Each of them would fit by itself, and the names are a small part of it."""
+    with WorkQueue.open(tmp_path / "q", size_limit=100_000) as q:
+        tasks = [Enqueue(f"t{i}", "x" * 9_996) for i in range(10)]
+        with untouched(tmp_path), pytest.raises(BadValue, match="the batch has 100002 bytes"):
+            q.enqueue_all([*tasks, Enqueue("y" * 2)])
+        assert len(q.enqueue_all(tasks)) == 10
+
+
 def test_the_limit_is_on_a_pool_too(tmp_path: Path) -> None:
     """It is refused before anything is made or changed."""
     path, pool = tmp_path / "q", [f"worker-{number:03}" for number in range(100)]

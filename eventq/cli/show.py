@@ -239,7 +239,7 @@ def span(much: timedelta) -> str:
     units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
     while len(units) > 1 and seconds < units[0][1]:
         del units[0]
-    parts = []
+    parts: list[str] = []
     for name, size in units[:2]:
         if seconds >= size or not parts:
             parts.append(f"{seconds // size} {name}")

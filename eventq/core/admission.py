@@ -26,18 +26,12 @@ COUNTED = {
 
 def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
     """Enqueue these, each under its id: all, or none and a refusal. Repeats are passed over."""
-    new: dict[str, Enqueue] = {}
     before = t.now
-    look = before.record
-    for name, task in tasks:
-        record = look(name)
-        known = new.get(name) if record is None else record.task
-        if known is None:
-            new[name] = task
-        elif differs := _differs(known, task):
-            raise OtherContent(
-                name, "new in this batch" if record is None else record.status, differs
-            )
+    new = dict(tasks)
+    if len(new) == len(tasks) and before.unknown(new):
+        t.unknown = new
+    else:
+        new = _new(before, tasks)
     if not new:
         return
     if before.admission != "open":
@@ -59,6 +53,21 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
             line_up(t, name, task.not_before)
     if no_room is not None:
         raise no_room
+
+
+def _new(state: Questions, tasks: list[tuple[str, Enqueue]]) -> dict[str, Enqueue]:
+    """Those that are no repeats. Raises OtherContent for one that has only the id of another."""
+    new: dict[str, Enqueue] = {}
+    for name, task in tasks:
+        record = state.record(name)
+        known = new.get(name) if record is None else record.task
+        if known is None:
+            new[name] = task
+        elif differs := _differs(known, task):
+            raise OtherContent(
+                name, "new in this batch" if record is None else record.status, differs
+            )
+    return new
 
 
 def _differs(known: Enqueued | Enqueue, task: Enqueue) -> str | None:

@@ -7,7 +7,7 @@ next event comes before those of its dependents.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -32,7 +32,7 @@ class Telling:
     its way to the disk.
     """
 
-    __slots__ = ("_carried_out", "_now", "at", "events", "seq", "tell")
+    __slots__ = ("_carried_out", "_now", "at", "events", "seq", "tell", "unknown")
 
     def __init__(self, state: State | Draft, at: datetime) -> None:
         self.at = at
@@ -40,6 +40,8 @@ class Telling:
         self.events: list[Event] = []
         self.tell: Callable[[Event], None] = self.events.append
         """Let this follow next."""
+        self.unknown: Collection[str] = ()
+        """Tasks that are about to be enqueued, and were looked up before."""
         self._now: State | Draft = state
         self._carried_out = 0
 
@@ -60,6 +62,7 @@ class Telling:
             if not isinstance(draft, Draft):
                 self._now = draft = Draft.of(draft)
             begin(draft, self.seq, self.at)
+            draft.records.miss(self.unknown)
         tell(draft, events)
         self._carried_out = done + len(events)
 
@@ -98,9 +101,7 @@ def block_below(t: Telling, name: str, root: str) -> None:
 
 def needing_only(state: Questions, name: str) -> list[Record]:
     """The tasks that wait for this one and for nothing else."""
-    return [
-        below for below in state.dependents(name) if below.status is S.PENDING and below.needs == 1
-    ]
+    return [below for below in state.dependents(name) if below.needs == 1]
 
 
 def free_below(t: Telling, freed: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ persistent vectors and maps (Hickey, after Bagwell's hash tries, 2001).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["Changes", "Lookup", "Map", "Sorted"]
@@ -41,6 +41,9 @@ class Lookup(Protocol[K_contra, V_co]):
 
     def __getitem__(self, key: K_contra, /) -> V_co | None:
         """The value of the key, or None."""
+
+    def none_of(self, keys: Collection[K_contra], /) -> bool:
+        """Whether it is sure that no key of these is there: looked up in one go."""
 
 
 class Map(Generic[K, V]):
@@ -155,6 +158,15 @@ class Map(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return self[key] is not None
 
+    def none_of(self, keys: Collection[K], /) -> bool:
+        """Whether no key of these is there."""
+        bits, mask, rows = self._bits, self._mask, self._rows
+        for key in keys:
+            place = hash(key)
+            if key in rows[place >> bits & mask][place & mask]:
+                return False
+        return True
+
     def __iter__(self) -> Iterator[K]:
         return (key for row in self._rows for leaf in row for key in leaf)
 
@@ -190,6 +202,14 @@ class Changes(dict[K, V | None], Generic[K, V]):
         place = hash(key)
         mask = before._mask
         return before._rows[place >> before._bits & mask][place & mask].get(key)
+
+    def none_of(self, keys: Collection[K], /) -> bool:
+        """Whether no key of these was changed here or is in the map before."""
+        return self.keys().isdisjoint(keys) and self._before.none_of(keys)
+
+    def miss(self, keys: Collection[K]) -> None:
+        """None of these keys is there: they need not be looked up again before they are set."""
+        self.update(dict.fromkeys(keys))
 
     def drop(self, key: K) -> None:
         """Take a key away. Raises KeyError where it is not there."""

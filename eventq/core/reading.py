@@ -6,7 +6,7 @@ know is asked of a `State`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from datetime import datetime
 from typing import Protocol
 
@@ -46,6 +46,9 @@ class Questions(Protocol):
 
     def record(self, task: str) -> Record | None:
         """This task, or None when nobody has enqueued it (or it was forgotten)."""
+
+    def unknown(self, tasks: Collection[str]) -> bool:
+        """Whether it is sure that nobody has enqueued any of these."""
 
     def dependents(self, task: str) -> Iterator[Record]:
         """The unfinished tasks that name it, in the order in which they were enqueued."""
@@ -127,6 +130,9 @@ class Reading:
 
     def record(self, task: str) -> Record | None:
         return self.records[task]
+
+    def unknown(self, tasks: Collection[str]) -> bool:
+        return self.records.none_of(tasks)
 
     def _edges(self, edges: Sorted[tuple[str, int, str]], task: str) -> Iterator[Record]:
         for dependency, _, dependent in edges.since((task,)):

@@ -110,7 +110,7 @@ class Door:
         limit = self._limit
         most = 0  # of what no name adds up to
         for task in tasks:
-            payload = to_json("the payload", task.payload, limit, task.id or "the task")
+            payload = to_json("the payload", task.payload, limit, task.id)
             if payload is not None:
                 task = task.holding(payload)
                 most += len(payload)
