@@ -181,8 +181,13 @@ def _check(what: str, value: Any, limit: int) -> None:
             if not math.isfinite(value):
                 raise BadValue(f"{where} is {value!r}, which JSON has not")
         elif kind is int:
-            if value.bit_length() > 3 * digits:
-                raise BadValue(f"{where} is a number of more digits than Python reads back")
+            if value.bit_length() > 3 * digits:  # it may have too many
+                try:
+                    str(value)
+                except ValueError:
+                    raise BadValue(
+                        f"{where} is a number of more digits than Python reads back"
+                    ) from None
         elif value is not None and kind is not bool:
             raise BadValue(
                 f"{where} is of the type {kind.__name__}, which JSON would not give back the same"
