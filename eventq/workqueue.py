@@ -89,7 +89,7 @@ class WorkQueue(Handle):
 
         Answers one task for each that was asked for, in their order. Raises as `enqueue` does.
         """
-        command = EnqueueAll(self._log.door.tasks("the batch", EnqueueAll(tasks).tasks))
+        command = EnqueueAll(self._log.door.batch(EnqueueAll(tasks).tasks))
 
         def tasks_of(now: Draft, events: tuple[Event, ...]) -> list[Task]:
             made = (e.task for e in events if type(e) is Enqueued and e.task[0] == "#")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import attrs
 import pytest
 from ledger import NOON, Ledger, Walk
 
@@ -166,6 +169,25 @@ def test_after_is_a_collection_of_ids(after: Any) -> None:
     """A text is no collection of its letters."""
     with pytest.raises(BadValue, match=r"after must be a collection of ids|an id in after"):
         Enqueue("a", None, after)
+
+
+def test_an_enqueue_is_a_frozen_class_as_any_other() -> None:
+    """It is made in a way of its own."""
+    task = Enqueue("a", {"b": 1}, ["c"], key="k", max_attempts=None, not_before=NOON)
+    same = [copy.copy(task), copy.deepcopy(task), pickle.loads(pickle.dumps(task))]
+    same += [attrs.evolve(task), attrs.evolve(attrs.evolve(task, key=None), key="k")]
+    for other in same:
+        assert other == task
+        assert type(other) is Enqueue
+        assert repr(other) == repr(task)
+    assert attrs.evolve(task, id="x").id == "x"
+    with pytest.raises(BadValue, match="must not be empty"):
+        attrs.evolve(task, id="")
+    for change in (lambda: setattr(task, "id", "b"), lambda: delattr(task, "id")):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            change()
+    with pytest.raises(TypeError, match="Enqueue has no subclasses"):
+        type("Mine", (Enqueue,), {})
 
 
 def test_after_drops_repeats_and_keeps_the_order() -> None:

@@ -16,13 +16,17 @@ from eventq import (
     Capacity,
     CycleError,
     Enqueue,
+    ImpossibleEvent,
     QueueFull,
     Retention,
     State,
     WorkerBusy,
     WorkQueue,
 )
-from eventq.core.current import EVENTS
+from eventq.core.commands import Complete
+from eventq.core.current import EVENTS, Current
+from eventq.core.decide import RULES
+from eventq.core.events import Readied
 from eventq.core.evolve import replay
 from eventq.testing.faults import FaultyDisk
 
@@ -92,6 +96,29 @@ def test_the_last_state_is_that_of_the_log_behind_a_refusal(q: WorkQueue) -> Non
     seq = q.state.seq
     a_cycle(q)
     assert q.at(seq) == as_logged(q)
+    assert q.state == as_logged(q)
+
+
+def test_an_event_that_cannot_be_folded_never_reaches_the_log(
+    make: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that tells one too many leaves log and memory as they were."""
+
+    def wrong(telling: Any, command: Any) -> None:
+        RULES[Complete](telling, command)
+        telling.tell(Readied("0"))
+
+    q = make()
+    some(q, 4)
+    lease = q.start("w")
+    assert lease is not None
+    before = q.state
+    monkeypatch.setattr("eventq.core.current.RULES", {**RULES, Complete: wrong})
+    with pytest.raises(ImpossibleEvent):
+        q.complete(lease)
+    monkeypatch.undo()
+    assert q.state == as_logged(q) == before
+    q.complete(lease)
     assert q.state == as_logged(q)
 
 
@@ -181,3 +208,19 @@ def test_a_state_that_was_handed_out_never_changes(seed: int, make: Queues) -> N
         assert state == q.at(state.seq)
         assert {name: dict(getattr(state, name).items()) for name in MAPS} == maps
         state.check()
+
+
+def test_a_state_that_it_begins_with_stays_as_it_is() -> None:
+    """Others may hold it."""
+    with WorkQueue.in_memory() as q:
+        some(q, 10)
+        entries = list(q.entries())
+    begin = replay(State(), entries[:10])
+    again = replay(State(), entries[:10])
+    current = Current(begin, 1)
+    for entry in entries[10:]:
+        current.fold(entry)
+        current.settle()
+    assert current.state() == replay(begin, entries[10:])
+    for name in MAPS:
+        assert dict(getattr(begin, name).items()) == dict(getattr(again, name).items())

@@ -287,6 +287,14 @@ def test_the_limit_is_on_all_that_a_caller_sends(tmp_path: Path) -> None:
                     ask()
 
 
+def test_a_batch_says_whose_payload_is_refused(tmp_path: Path) -> None:
+    """By its id, or that it has none."""
+    with WorkQueue.open(tmp_path / "q") as q, untouched(tmp_path):
+        for id, words in (("x", "the payload of x"), (None, "the payload of the task")):
+            with pytest.raises(BadValue, match=words + r"\['a'\] is nan"):
+                q.enqueue_all([Enqueue("w", 1), Enqueue(id, {"a": math.nan})])
+
+
 def test_the_limit_is_on_what_the_payloads_of_a_batch_add_up_to(tmp_path: Path) -> None:
     """Each of them would fit by itself, and the names are a small part of it."""
     with WorkQueue.open(tmp_path / "q", size_limit=100_000) as q:

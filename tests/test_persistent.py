@@ -143,6 +143,32 @@ def test_changes_of_one_original_do_not_see_each_other() -> None:
     assert list(high) == [*row, *((i + 10_000,) for i in range(0, 5000, 7))]
 
 
+def test_what_was_changed_from_another_shares_with_it() -> None:
+    """Neither is taken for one that nobody else has a part of."""
+    one: Map[int, str] = Map(dict.fromkeys(range(1000), "old"))
+    other = one.changed({0: "new"})
+    for begin in (one, other):
+        changes = Changes(begin)
+        for i in range(1000):
+            changes[i] = "newer"
+        assert set(changes.done(alone=True).values()) == {"newer"}
+    assert set(one.values()) == {"old"}
+
+
+def test_whether_none_of_many_is_there() -> None:
+    """As one by one: what was dropped is not there, whether or not it was in the map before."""
+    changes: Changes[int, str] = Changes(Map(dict.fromkeys(range(1000), "old")))
+    assert changes.none_of([1000, 1001])
+    assert not changes.none_of([1001, 5])
+    changes[1001] = "new"
+    assert not changes.none_of([1000, 1001])
+    changes.drop(5)
+    assert changes.none_of([1000, 5])
+    assert not changes.none_of([1000, 5, 6])
+    assert changes.done().none_of([5])
+    assert not changes.done().none_of([1001])
+
+
 def test_what_comes_and_goes_leaves_nothing_in_the_changes() -> None:
     """A key that was not there before is gone when it is dropped; another is noted as gone."""
     changes: Changes[str, int] = Changes(Map({"there": 1}))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from eventq.core.commands import OF_THE_QUEUE, Enqueue
-from eventq.core.downstream import Telling, line_up, settle
+from eventq.core.downstream import Telling, lined_up, settle
 from eventq.core.errors import CycleError, OtherContent, QueueClosed, QueueFull
-from eventq.core.events import Enqueued, Json
+from eventq.core.events import Enqueued, Event, Json
 from eventq.core.graph import find_cycle, wanted
 from eventq.core.lifecycle import Status
 from eventq.core.reading import Questions
@@ -28,9 +28,7 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
     """Enqueue these, each under its id: all, or none and a refusal. Repeats are passed over."""
     before = t.now
     new = dict(tasks)
-    if len(new) == len(tasks) and before.unknown(new):
-        t.unknown = new
-    else:
+    if len(new) < len(tasks) or not before.unknown(new):
         new = _new(before, tasks)
     if not new:
         return
@@ -42,17 +40,24 @@ def admit(t: Telling, tasks: list[tuple[str, Enqueue]]) -> None:
             raise no_room
         t = Telling(Draft.of(before), t.at)  # a cycle would come first: looked for on a copy
     default = before.policy.retry.max_attempts
+    free: list[Event] = []  # what is told of tasks that need nothing, one after the other
     for name, task in new.items():
-        if task.after and (cycle := find_cycle(t.now, name, task.after)):
-            raise CycleError(cycle)
         limit = default if task.max_attempts is OF_THE_QUEUE else task.max_attempts
-        t.tell(Enqueued.of(name, task.payload, task.after, task.key, limit, task.not_before))
-        if task.after:
-            settle(t, name)
-        else:
-            line_up(t, name, task.not_before)
+        event = Enqueued.of(name, task.payload, task.after, task.key, limit, task.not_before)
+        if not task.after:
+            free += (event, lined_up(t, name, task.not_before))
+            continue
+        if free:
+            t.tell(*free)
+            free = []
+        if cycle := find_cycle(t.now, name, task.after):
+            raise CycleError(cycle)
+        t.tell(event)
+        settle(t, name)
     if no_room is not None:
         raise no_room
+    if free:
+        t.tell(*free)
 
 
 def _new(state: Questions, tasks: list[tuple[str, Enqueue]]) -> dict[str, Enqueue]:

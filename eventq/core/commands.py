@@ -148,7 +148,7 @@ class Enqueue(_Enqueue):
         max_attempts: int | None = OF_THE_QUEUE,
         not_before: datetime | None = None,
     ) -> None:
-        """Raises BadValue."""
+        """Raises BadValue for a value that no queue takes."""
         # What was left out is not checked, and all is set in one go: a batch makes thousands.
         if id is not None:
             check_name("a task's id", id)
@@ -156,10 +156,9 @@ class Enqueue(_Enqueue):
                 raise BadValue(
                     f"a task's id must not start with '#', as {id!r} does: the queue makes such ids"
                 )
-        if after != ():
-            after = dependencies(after)
-            for dependency in after:
-                check_name("an id in after", dependency)
+        after = dependencies(after)
+        for dependency in after:
+            check_name("an id in after", dependency)
         if key is not None:
             check_name("a key", key)
         if max_attempts is not OF_THE_QUEUE:
@@ -174,6 +173,9 @@ class Enqueue(_Enqueue):
         made.max_attempts = max_attempts
         made.not_before = moment
         made.__class__ = Enqueue
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("Enqueue has no subclasses: what is yours goes into its payload")
 
     def holding(self, payload: Any) -> Enqueue:
         """The same with another payload, and not checked again."""
@@ -204,7 +206,7 @@ class Enqueue(_Enqueue):
 
 def _tasks(instance: object, attribute: Any, value: tuple[object, ...]) -> None:
     for item in value:
-        if type(item) is not Enqueue:
+        if not isinstance(item, Enqueue):
             raise BadValue(f"a batch is made of Enqueue commands, not of {item!r}")
 
 

@@ -43,8 +43,7 @@ from eventq.core.downstream import (
     block_below,
     free_below,
     line_up,
-    needing_only,
-    ready,
+    ready_below,
     settle,
 )
 from eventq.core.errors import (
@@ -145,17 +144,15 @@ def _due(t: Telling) -> None:
     """Carry out what is due, the earliest first, as much as fits into one entry: leases that ran
     out and delays that ended, then what retention lets go."""
     left = DUE_LIMIT
-    now = t.now
-    while left and (record := now.first_due(t.at)) is not None:
+    while left and (record := t.now.first_due(t.at)) is not None:
         left -= 1
         if record.status is S.RUNNING:
             t.tell(Expired(record.task.task, record.attempt))
             _after_failure(t, record, "retryable", None)
         else:
             t.tell(Readied(record.task.task))
-        now = t.now
-    if now.policy.retention is not None:
-        for record in list(islice(now.surplus(t.at), left)):
+    if t.now.policy.retention is not None:
+        for record in list(islice(t.now.surplus(t.at), left)):
             t.tell(Forgotten(record.task.task))
 
 
@@ -185,12 +182,9 @@ def _leased(state: Questions, lease: int, asked: str) -> Record:
 
 
 def _complete(t: Telling, command: Complete | CompleteAndStart) -> None:
-    now = t.now
-    name = _leased(now, command.lease, "complete").task.task
-    freed = needing_only(now, name)
+    name = _leased(t.now, command.lease, "complete").task.task
     t.tell(Completed(name, command.result))
-    for below in freed:
-        ready(t, below)
+    ready_below(t, name)
 
 
 def _complete_and_start(t: Telling, command: CompleteAndStart) -> None:

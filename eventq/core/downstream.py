@@ -7,7 +7,7 @@ next event comes before those of its dependents.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -15,56 +15,46 @@ from eventq.core.events import Blocked, Delayed, Event, Readied, Unblocked
 from eventq.core.evolve import begin, tell
 from eventq.core.graph import blocks, root_above
 from eventq.core.lifecycle import Status
-from eventq.core.reading import Questions
 from eventq.core.record import Record
 from eventq.core.state import Draft, State
 
-__all__ = ["Telling", "block_below", "free_below", "line_up", "needing_only", "ready", "settle"]
+__all__ = [
+    "Telling",
+    "block_below",
+    "free_below",
+    "line_up",
+    "lined_up",
+    "ready",
+    "ready_below",
+    "settle",
+]
 
 S = Status
 
 
 class Telling:
-    """The entry in the making: its events so far, and the state as these have made it.
+    """The entry in the making: the state as its events so far have made it, and these events.
 
-    A state that it is given stays as it is; a draft is changed in place. The events are carried
-    out only when somebody looks at `now`: what nobody looks at can be folded when the entry is on
-    its way to the disk.
+    A state that it is given stays as it is; a draft is changed in place.
     """
 
-    __slots__ = ("_carried_out", "_now", "at", "events", "seq", "tell", "unknown")
+    __slots__ = ("at", "events", "now", "seq")
 
     def __init__(self, state: State | Draft, at: datetime) -> None:
         self.at = at
         self.seq = state.seq + 1
+        self.now: State | Draft = state
         self.events: list[Event] = []
-        self.tell: Callable[[Event], None] = self.events.append
-        """Let this follow next."""
-        self.unknown: Collection[str] = ()
-        """Tasks that are about to be enqueued, and were looked up before."""
-        self._now: State | Draft = state
-        self._carried_out = 0
 
-    @property
-    def now(self) -> State | Draft:
-        """The state after the events so far. Raises ImpossibleEvent."""
-        if self._carried_out < len(self.events):
-            self.carry_out()
-        return self._now
-
-    def carry_out(self) -> None:
-        """Let the events so far make the state, as far as they have not. Raises ImpossibleEvent."""
-        done, events = self._carried_out, self.events
-        draft: Any = self._now
-        if done:
-            events = events[done:]
-        elif events:
+    def tell(self, *events: Event) -> None:
+        """Let these follow next: one at least."""
+        draft: Any = self.now
+        if not self.events:
             if not isinstance(draft, Draft):
-                self._now = draft = Draft.of(draft)
+                self.now = draft = Draft.of(draft)
             begin(draft, self.seq, self.at)
-            draft.records.miss(self.unknown)
         tell(draft, events)
-        self._carried_out = done + len(events)
+        self.events += events
 
 
 def settle(t: Telling, name: str) -> None:
@@ -85,8 +75,13 @@ def ready(t: Telling, record: Record) -> None:
 
 
 def line_up(t: Telling, name: str, until: datetime | None) -> None:
-    """To the back of the line, now or when this time has come; a wait that is over is none."""
-    t.tell(Readied.about(name) if until is None or until <= t.at else Delayed(name, until))
+    """To the back of the line, now or when this time has come."""
+    t.tell(lined_up(t, name, until))
+
+
+def lined_up(t: Telling, name: str, until: datetime | None) -> Readied | Delayed:
+    """The event that does so; a wait that is over is none."""
+    return Readied.of(name) if until is None or until <= t.at else Delayed(name, until)
 
 
 def block_below(t: Telling, name: str, root: str) -> None:
@@ -99,9 +94,11 @@ def block_below(t: Telling, name: str, root: str) -> None:
                 frontier.append(below.task.task)
 
 
-def needing_only(state: Questions, name: str) -> list[Record]:
-    """The tasks that wait for this one and for nothing else."""
-    return [below for below in state.dependents(name) if below.needs == 1]
+def ready_below(t: Telling, name: str) -> None:
+    """This task has succeeded without having blocked anything: ready what waited for it last."""
+    for below in list(t.now.dependents(name)):
+        if below.status is S.PENDING and not below.needs:
+            ready(t, below)
 
 
 def free_below(t: Telling, freed: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from attrs import define, field, frozen
 
@@ -75,19 +75,10 @@ class TaskEvent:
 
     task: str
 
-    @classmethod
-    def about(cls, task: str) -> Self:
-        """The same as the class itself, of an event with nothing but a task, faster: attrs takes
-        twice as long to make one of a frozen class."""
-        made: Any = TaskEvent(task)
-        made.__class__ = cls
-        event: Self = made
-        return event
-
 
 @define
 class _Enqueued(TaskEvent):
-    """An event in the making, see `about`."""
+    """An event in the making: attrs takes twice as long to make one of a frozen class."""
 
     payload: Any = None
     after: tuple[str, ...] = ()
@@ -120,6 +111,14 @@ class Enqueued(_Enqueued):
 @frozen
 class Readied(TaskEvent):
     """It entered the line, at the back."""
+
+    @classmethod
+    def of(cls, task: str) -> Readied:
+        """As with `Enqueued`."""
+        made: Any = TaskEvent(task)
+        made.__class__ = cls
+        readied: Readied = made
+        return readied
 
 
 @frozen

@@ -43,12 +43,12 @@ class Lookup(Protocol[K_contra, V_co]):
         """The value of the key, or None."""
 
     def none_of(self, keys: Collection[K_contra], /) -> bool:
-        """Whether it is sure that no key of these is there: looked up in one go."""
+        """Whether no key of these is there: looked up in one go."""
 
 
 class Map(Generic[K, V]):
-    """A hash map that never changes: a square of 4**bits small dicts, chosen by the low bits of
-    the hash. None is no value.
+    """A hash map that never changes under who holds it: a square of 4**bits small dicts, chosen by
+    the low bits of the hash. None is no value.
 
     Its order of iteration means nothing; sort what comes out.
     """
@@ -74,7 +74,7 @@ class Map(Generic[K, V]):
         """The leaves that no other map has, and with its sign turned, less one, each such row;
         None: all of them."""
         self.held = False
-        """Whether somebody may hold it who relies on it."""
+        """Whether somebody may hold it, or a part of it, who relies on that."""
 
     def changed(self, changes: Mapping[K, V | None]) -> Map[K, V]:
         """The map with these values in the place of its own; None takes a key away.
@@ -108,15 +108,17 @@ class Map(Generic[K, V]):
             return self._anew(changes)
         after: Map[K, V] = Map.__new__(Map)
         after._bits, after._mask, after._rows, after._size = bits, mask, rows, size
-        after._own = {*leaves, *(~across for across in copied)}
+        after._own = set()
         after.held = False
+        self.held = True  # by the other, in part
         return after
 
     def taken_in(self, changes: Mapping[K, V | None]) -> Map[K, V]:
         """The same as `changed` from a map that nobody holds: it is no more what it was. A break
         midway leaves it with some of the changes.
 
-        In time linear in the changes, and without a copy of what no other map has.
+        In time linear in the changes, without a copy of what no other map has; now and then all
+        of it gets more leaves.
         """
         bits, mask, rows, own = self._bits, self._mask, self._rows, self._own
         if len(changes) > self._size + LEAF:
@@ -180,7 +182,7 @@ class Map(Generic[K, V]):
 
 
 class Changes(dict[K, V | None], Generic[K, V]):
-    """A map in the making: what was changed of one that stays as it is.
+    """A map in the making: what was changed of one that stays as it is until it is done.
 
     `changes[key]` is the value or None, as with a map, and at the price of a dict for what was set
     here. All else that a dict can do tells of the changes alone.
@@ -204,12 +206,10 @@ class Changes(dict[K, V | None], Generic[K, V]):
         return before._rows[place >> before._bits & mask][place & mask].get(key)
 
     def none_of(self, keys: Collection[K], /) -> bool:
-        """Whether no key of these was changed here or is in the map before."""
-        return self.keys().isdisjoint(keys) and self._before.none_of(keys)
-
-    def miss(self, keys: Collection[K]) -> None:
-        """None of these keys is there: they need not be looked up again before they are set."""
-        self.update(dict.fromkeys(keys))
+        """Whether no key of these is there."""
+        if self.keys().isdisjoint(keys):
+            return self._before.none_of(keys)
+        return all(self[key] is None for key in keys)
 
     def drop(self, key: K) -> None:
         """Take a key away. Raises KeyError where it is not there."""

@@ -48,7 +48,7 @@ class Questions(Protocol):
         """This task, or None when nobody has enqueued it (or it was forgotten)."""
 
     def unknown(self, tasks: Collection[str]) -> bool:
-        """Whether it is sure that nobody has enqueued any of these."""
+        """Whether nobody has enqueued any of these: looked up in one go."""
 
     def dependents(self, task: str) -> Iterator[Record]:
         """The unfinished tasks that name it, in the order in which they were enqueued."""

@@ -115,7 +115,7 @@ class Task(_Task):
     def of(cls, record: Record) -> Task:
         """The task of this record, as it stands now."""
         task = record.task
-        payload, result = task.payload, record.result
+        payload, result = task.payload, record.result  # `plain` written out: batches make many
         made: Any = _Task(
             task.task,
             payload.value() if isinstance(payload, Json) else payload,

@@ -34,12 +34,6 @@ class State(Reading):
         holders: Map[str, str] = field(factory=Map)
         fronts: Map[str, tuple[bool, int, str]] = field(factory=Map)
 
-    def held(self) -> State:
-        """The same, for somebody to hold on to."""
-        for part in (self.records, self.leases, self.busy, self.holders, self.fronts):
-            part.held = True
-        return self
-
     def __eq__(self, other: object) -> bool:
         """Whether both queues stand the same in everything that can be asked."""
         if not isinstance(other, State):

@@ -86,7 +86,7 @@ class MemoryLog:
             raise ValueError(
                 "this queue in memory was made with history=False: it keeps no entries"
             )
-        return iter(self._entries[since - 1 :])
+        return iter(self._entries[since - 1 : self.seq])
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""

@@ -103,14 +103,14 @@ class Door:
         if size > self._limit:
             raise BadValue(f"{what} has {size} bytes; at most {self._limit} fit: send less at once")
 
-    def tasks(self, what: str, tasks: Iterable[Enqueue]) -> list[Enqueue]:
+    def batch(self, tasks: Iterable[Enqueue]) -> list[Enqueue]:
         """What the queue holds of these tasks: each with its payload as JSON. Raises BadValue, also
         where all that is sent with them has more bytes than the limit."""
         held = []
         limit = self._limit
         most = 0  # of what no name adds up to
         for task in tasks:
-            payload = to_json("the payload", task.payload, limit, task.id)
+            payload = to_json("the payload", task.payload, limit, task.id or "the task")
             if payload is not None:
                 task = task.holding(payload)
                 most += len(payload)
@@ -118,7 +118,7 @@ class Door:
             held.append(task)
         if most > limit:
             sent = ((task.payload, task.id, task.key, *task.after) for task in held)
-            self.check_size(what, chain.from_iterable(sent))
+            self.check_size("the batch", chain.from_iterable(sent))
         return held
 
     def check_pool(self, pool: Iterable[Any] | None) -> None:
@@ -143,7 +143,7 @@ class OpenDoor:
     def check_size(self, what: str, parts: Iterable[Any]) -> None:
         """Memory is the caller's own."""
 
-    def tasks(self, what: str, tasks: Iterable[Enqueue]) -> list[Enqueue]:  # noqa: ARG002
+    def batch(self, tasks: Iterable[Enqueue]) -> list[Enqueue]:
         """The tasks themselves."""
         return list(tasks)
 
