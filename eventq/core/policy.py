@@ -37,7 +37,8 @@ def at_least(least: int, *, optional: bool = False) -> Any:
     """A validator: a whole number (never a bool) of at least `least`, or None where optional."""
 
     def check(instance: object, attribute: Any, value: object) -> None:
-        check_whole(attribute.name, value, least, optional=optional)
+        if type(value) is not int or value < least:
+            check_whole(attribute.name, value, least, optional=optional)
 
     return check
 
