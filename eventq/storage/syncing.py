@@ -12,6 +12,7 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Literal, get_args
 
 from eventq.core.errors import BadValue
@@ -26,6 +27,13 @@ __all__ = ["Durability", "Synced"]
 Durability = Literal["power", "process"]
 """What an answer survives: a power cut, since it is synced before; or the end of the process
 alone, since it is written before, and synced soon after."""
+
+
+HEAD_START = 20e-6
+"""How many seconds the disk is given for the bytes of a command before it is asked to sync them.
+Who asks at once is put to sleep twice, for the bytes and then for the size of the file, and to be
+woken costs more than to wait: measured, 8% of a synced command. Making the answer takes a part of
+this anyway."""
 
 
 class Synced:
@@ -50,6 +58,8 @@ class Synced:
         """About how many bytes were written here since the last sync."""
         self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
         self._unmarked = False
+        self._not_before = 0.0
+        """When to ask for a sync, on the monotonic clock: see HEAD_START."""
 
     @property
     def seq(self) -> int:
@@ -77,6 +87,7 @@ class Synced:
         the disk can begin with them while that is made."""
         if self._later is None:
             self.disk.write_soon(self._segment, self._cursor.offset - size, size)
+            self._not_before = monotonic() + HEAD_START
 
     def secure(self, seq: int) -> None:
         """Make the entries up to this one as safe as an answer that rests on them has to be."""
@@ -97,6 +108,9 @@ class Synced:
                 return  # somebody has done so while this one waited
             if self._finished is not None:
                 self.check_alive()
+            begin = self._not_before
+            while monotonic() < begin:
+                pass
             written = self._cursor.seq
             self._unsynced = 0
             try:
