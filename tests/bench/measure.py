@@ -153,7 +153,11 @@ def unsynced() -> Iterator[None]:
     def nothing(*_: int) -> None:
         pass
 
-    with mock.patch("os.fdatasync", nothing), mock.patch("os.posix_fadvise", nothing):
+    with (
+        mock.patch("os.fdatasync", nothing),
+        mock.patch("os.posix_fadvise", nothing),
+        mock.patch("eventq.storage.syncing.HEAD_START", 0.0),
+    ):
         yield
 
 
