@@ -137,8 +137,9 @@ class WorkQueue(Handle):
 
     def complete(self, lease: Lease | int, result: Any = None, *, by: str | None = None) -> Task:
         """The work of this lease is done. Raises StaleLease."""
-        command = Complete(_id(lease), self._log.door.payload("the result", result))
-        return self._ask(command, _task_of, by)
+        if result is not None:
+            result = self._log.door.payload("the result", result)
+        return self._ask(Complete(_id(lease), result), _task_of, by)
 
     def complete_and_start(
         self,

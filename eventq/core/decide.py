@@ -165,7 +165,7 @@ def _hand_out(t: Telling, worker: Hashable, lease_for: timedelta | None) -> None
     if first is not None and now.dispatch == "running":
         length = lease_for or now.policy.lease_for
         expires = None if length is None else later(t.at, length)
-        t.tell(Started(first.task.task, first.attempt + 1, worker, expires))
+        t.tell(Started.of(first.task.task, first.attempt + 1, worker, expires))
 
 
 def _start(t: Telling, command: Start) -> None:

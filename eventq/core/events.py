@@ -126,13 +126,24 @@ class Delayed(TaskEvent):
     until: datetime
 
 
-@frozen
-class Started(TaskEvent):
-    """It was handed out. The id of the lease is the seq of the entry that holds this event."""
-
+@define
+class _Started(TaskEvent):
     attempt: int
     worker: Any = None
     expires: datetime | None = None
+
+
+@frozen
+class Started(_Started):
+    """It was handed out. The id of the lease is the seq of the entry that holds this event."""
+
+    @classmethod
+    def of(cls, task: str, attempt: int, worker: Any, expires: datetime | None) -> Started:
+        """As with `Enqueued`."""
+        made: Any = _Started(task, attempt, worker, expires)
+        made.__class__ = cls
+        started: Started = made
+        return started
 
 
 @frozen

@@ -213,9 +213,10 @@ class Changes(dict[K, V | None], Generic[K, V]):
 
     def drop(self, key: K) -> None:
         """Take a key away. Raises KeyError where it is not there."""
-        if self[key] is None:
+        before = self.__missing__(key)
+        if self.get(key, before) is None:
             raise KeyError(key)
-        if self._before[key] is None:
+        if before is None:
             del self[key]  # so that nothing is left of what comes and goes
         else:
             self[key] = None

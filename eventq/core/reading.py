@@ -15,7 +15,7 @@ from attrs import define, field
 from eventq.core.lifecycle import Status
 from eventq.core.persistent import Lookup, Map, Sorted
 from eventq.core.policy import Policy, Retention
-from eventq.core.record import Lease, Record, Task, plain
+from eventq.core.record import Lease, Record, Task
 
 __all__ = ["Questions", "Reading"]
 
@@ -211,9 +211,4 @@ class Reading:
     def lease(self, lease: int) -> Lease | None:
         """This lease, if it is current."""
         record = self.leased(lease)
-        if record is None:
-            return None
-        task = record.task
-        return Lease(
-            lease, task.task, plain(task.payload), record.attempt, record.worker, record.expires
-        )
+        return None if record is None else Lease.of(lease, record)

@@ -139,9 +139,9 @@ class Task(_Task):
         return done
 
 
-@frozen
-class Lease:
-    """One handing-out of a task. A later lease always has a larger `id` (a fencing token)."""
+@define(eq=False, repr=False)
+class _Lease:
+    """A lease in the making: the fields of `Lease`, which it becomes, see `Record`."""
 
     id: int
     task: str
@@ -149,6 +149,22 @@ class Lease:
     attempt: int
     worker: Hashable
     expires: datetime | None
+
+
+@frozen
+class Lease(_Lease):
+    """One handing-out of a task. A later lease always has a larger `id` (a fencing token)."""
+
+    @classmethod
+    def of(cls, lease: int, record: Record) -> Lease:
+        """The lease under which this record's task is out."""
+        task = record.task
+        made: Any = _Lease(
+            lease, task.task, plain(task.payload), record.attempt, record.worker, record.expires
+        )
+        made.__class__ = cls
+        done: Lease = made
+        return done
 
 
 @frozen

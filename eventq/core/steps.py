@@ -207,7 +207,7 @@ def _started(draft: Draft, event: Started, record: Record) -> None:
     record.lease = draft.seq
     record.worker = event.worker
     record.expires = event.expires
-    if draft.leases[draft.seq] is not None:
+    if draft.seq in draft.leases:  # which is among the changes, where it is there
         raise KeyError(draft.seq)  # one entry hands out one task
     draft.leases[draft.seq] = event.task
     if event.worker is not None:
