@@ -29,11 +29,11 @@ Durability = Literal["power", "process"]
 alone, since it is written before, and synced soon after."""
 
 
-HEAD_START = 20e-6
+HEAD_START = 15e-6
 """How many seconds the disk is given for the bytes of a command before it is asked to sync them.
 Who asks at once is put to sleep twice, for the bytes and then for the size of the file, and to be
-woken costs more than to wait: measured, 8% of a synced command. Making the answer takes a part of
-this anyway."""
+woken costs more than to wait: measured, 2 to 8% of a synced command. Making the answer takes a
+part of this anyway."""
 
 
 class Synced:
