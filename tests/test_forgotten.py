@@ -13,7 +13,8 @@ from attrs import fields
 from disk import Ticks
 
 from eventq import Lease, Retention, Retry, State, Status, WorkQueue
-from eventq.core.persistent import Map, Sorted
+from eventq.core.ordered import Sorted
+from eventq.core.persistent import Map
 
 DAY = timedelta(days=1)
 ROUNDS = 60

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from eventq.core.lifecycle import FINISHED, ROOTS, Status
-from eventq.core.persistent import Sorted
+from eventq.core.ordered import Sorted
 from eventq.core.record import Record
 from eventq.core.state import State
 

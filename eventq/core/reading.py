@@ -13,7 +13,8 @@ from typing import Protocol
 from attrs import define, field
 
 from eventq.core.lifecycle import Status
-from eventq.core.persistent import Lookup, Map, Sorted
+from eventq.core.ordered import Sorted
+from eventq.core.persistent import Lookup, Map
 from eventq.core.policy import Policy, Retention
 from eventq.core.record import Lease, Record, Task
 

@@ -53,7 +53,7 @@ class Record:
     since: datetime | None = None
     """When it became a dead letter, or was parked."""
     owner: object = field(default=None, eq=False, repr=False)
-    """The token of the draft that made it and may change it, as in `persistent`."""
+    """The token of the draft that made it and may change it, as in `ordered`."""
 
     def copy(self, owner: object) -> Record:
         """A copy that this owner may change."""

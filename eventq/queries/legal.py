@@ -20,7 +20,7 @@ from eventq.core.evolve import evolve
 from eventq.core.graph import blocks
 from eventq.core.invariants import broken
 from eventq.core.lifecycle import FINISHED, Status
-from eventq.core.persistent import Sorted
+from eventq.core.ordered import Sorted
 from eventq.core.record import Record
 from eventq.core.state import State
 
