@@ -18,6 +18,7 @@ from test_lifecycle import LATER, standing
 from eventq.core import evolve as evolve_module
 from eventq.core import steps
 from eventq.core.commands import Complete
+from eventq.core.errors import ImpossibleEvent
 from eventq.core.events import (
     Closed,
     Completed,
@@ -188,6 +189,19 @@ def test_an_expired_lease_is_a_failure_of_its_own() -> None:
     assert (task.attempt, task.error, task.lease) == (1, "lease expired", None)
     assert q.state.held_by("w") is None
     q.state.check()
+
+
+def test_one_entry_hands_out_one_task() -> None:
+    """Its seq is the id of the lease: two leases with one id cannot be."""
+    q = Ledger().tasks(a="", b="")
+    entries = [
+        *q.entries,
+        Entry(q.state.seq + 1, NOON, "start", (Started("a", 1), Started("b", 1))),
+    ]
+    with pytest.raises(ImpossibleEvent, match="Started cannot happen to task 'b'"):
+        evolve(q.state, entries[-1])
+    with pytest.raises(ImpossibleEvent, match="Started cannot happen to task 'b'"):
+        replay(State(), entries)
 
 
 def test_a_renewed_lease_expires_later() -> None:
