@@ -30,6 +30,7 @@ from eventq import (
 )
 from eventq.cli.exits import Exit, code_of, complain
 from eventq.storage.disk import Disk
+from eventq.storage.place import last_named
 
 Tell = Callable[[str], None]
 
@@ -396,6 +397,20 @@ def test_an_open_segment_that_is_replaced_by_another_history_is_not(tmp_path: Pa
         q.enqueue("c")
         assert reader.state == q.state
     assert len(check_chain(path)) == 4
+
+
+def test_the_time_of_a_folder_counts_when_it_has_passed(tmp_path: Path) -> None:
+    """What bears the time of this very moment may have changed once more, and bear it still."""
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        (tmp_path / "name").touch()
+        assert last_named(descriptor) is None
+        now = time.time_ns()
+        for apart in (-60_000_000_000, 60_000_000_000):  # the clock may have been set back since
+            os.utime(tmp_path, ns=(now + apart, now + apart))
+            assert last_named(descriptor) == now + apart
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ and asks as well, is refused: it would let go of the lock of what it broke into.
 
 A handle looks, before each command but at most ten times a second, and always before it makes a
 file, whether the lock and the segment that it has open are still those at their paths; that the
-lock was not removed is seen at every command. If the queue was moved away, or another was put in
+lock was not removed, and no name in `log/` has changed, is seen at every command. If the queue was moved away, or another was put in
 its place, that is an error which changes nothing; the handle goes on when all is back.
 
 Reading

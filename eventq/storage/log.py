@@ -37,7 +37,7 @@ from eventq.storage.folders import make_folders
 from eventq.storage.lock import NOW, TIMEOUT, check_timeout, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import SIZE_LIMIT, Door
-from eventq.storage.place import LOOK_EVERY, check_lock, check_segment
+from eventq.storage.place import LOOK_EVERY, check_lock, check_segment, last_named
 from eventq.storage.replaying import entries_since, fold, lost, state_after
 from eventq.storage.segments import CUT_SHORT, Cursor, segment_path
 from eventq.storage.snapshot import save
@@ -102,6 +102,10 @@ class Log(Synced):
         self._lock = -1
         self._look_at = 0.0
         """When to look again whether the queue is still there, on the monotonic clock."""
+        self._names = -1
+        """The folder of the segments, open: it tells when a name in it came, went or moved."""
+        self._named: int | None = None
+        """When one last did, as far as that was looked at."""
         self._begun = UNKNOWN
         """How long the lock was when this segment was last seen to be the last one: the file of
         the lock grows by a byte before each new segment, so that its size says when to look."""
@@ -118,6 +122,7 @@ class Log(Synced):
             self.let_go = partial(self._flock, self._lock, fcntl.LOCK_UN)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
+        self._names = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         tell_of_forks(self)
 
     # The lock.
@@ -180,11 +185,13 @@ class Log(Synced):
 
     def look(self) -> None:
         """See that what is open is what stands at its path. Raises QueueReplaced, Archived."""
+        self._look_at, self._named = 0.0, None
+        named = last_named(self._names)
         if self._lock >= 0:
             check_lock(self.path, self._lock)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
             self._switch(self._open(self._cursor.file), self._cursor)
-        self._look_at = monotonic() + LOOK_EVERY
+        self._look_at, self._named = monotonic() + LOOK_EVERY, named
 
     # Reading.
 
@@ -235,15 +242,15 @@ class Log(Synced):
             self.look()
         if self._segment < 0:
             return self._cursor.file.exists()
-        segment = os.fstat(self._segment)
-        lock = segment if self._lock < 0 else os.fstat(self._lock)
-        if not (segment.st_nlink and lock.st_nlink):
+        lock = NO_LOCK
+        if self._lock >= 0:
+            of_lock = os.fstat(self._lock)
+            lock = of_lock.st_size if of_lock.st_nlink else UNKNOWN
+        if lock == UNKNOWN or os.fstat(self._names).st_mtime_ns != self._named:
             self.look()
-            segment = os.fstat(self._segment)
-        if segment.st_size != self._cursor.offset:
+        if os.lseek(self._segment, 0, os.SEEK_END) != self._cursor.offset:
             return True
-        begun = NO_LOCK if self._lock < 0 else lock.st_size
-        return begun != self._begun and self._followed(begun, locked=locked)
+        return lock != self._begun and self._followed(lock, locked=locked)
 
     def _followed(self, begun: int, *, locked: bool) -> bool:
         """Whether another segment follows, looked up only where the size of the lock says so."""
@@ -410,7 +417,7 @@ class Log(Synced):
                     self._finished = "it was shut"
                 self.let_go = NOTHING
                 with self._syncing:
-                    for descriptor in (self._segment, self._lock):
+                    for descriptor in (self._segment, self._lock, self._names):
                         if descriptor >= 0:
                             os.close(descriptor)
-                    self._segment = self._lock = -1
+                    self._segment = self._lock = self._names = -1

@@ -7,6 +7,7 @@ the open files would write where nobody looks, and with the names of new ones in
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from eventq.storage.archived import needed
@@ -14,12 +15,24 @@ from eventq.storage.beginning import stands_there
 from eventq.storage.errors import QueueReplaced
 from eventq.storage.segments import Cursor
 
-__all__ = ["LOOK_EVERY", "check_lock", "check_segment"]
+__all__ = ["LOOK_EVERY", "check_lock", "check_segment", "last_named"]
 
 LOOK_EVERY = 0.1
 """How many seconds a look is good for. It costs some microseconds for the paths: a command pays
 for it only if none did shortly before. What happens in between went to the files that were moved,
 and stays whole there."""
+
+
+TICK_NS = 12_000_000
+"""How many nanoseconds must have passed for a change of a name to show in the time of its folder:
+two changes in one tick of the kernel's clock may bear the same time, before Linux 6.13."""
+
+
+def last_named(folder: int) -> int | None:
+    """When a name in this open folder last came, went or moved, in nanoseconds: as long as that
+    does not change, none does. None for a moment ago, when another may not show."""
+    then = os.fstat(folder).st_mtime_ns
+    return then if abs(time.time_ns() - then) > TICK_NS else None
 
 
 def check_lock(queue: Path, lock: int) -> None:
