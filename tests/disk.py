@@ -32,6 +32,7 @@ from eventq import (
     WorkQueue,
 )
 from eventq.core.evolve import replay
+from eventq.storage.redo import Redo
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 ZEROS = b"0" * 64
@@ -133,6 +134,12 @@ def _started(q: WorkQueue, worker: str | None = None, lease_for: float | None = 
     lease = q.start(worker, lease_for=lease_for)
     assert lease is not None
     return lease.id
+
+
+def small_redo(monkeypatch: pytest.MonkeyPatch, size: int = 700, after: int = 1) -> None:
+    """Let handles make use of a redo file early, and of so small a one that it goes round."""
+    monkeypatch.setattr(Redo, "SIZE", size)
+    monkeypatch.setattr(Redo, "AFTER", after)
 
 
 def segments(path: Path) -> list[Path]:

@@ -141,7 +141,7 @@ def end_a_handle(failed: list[Call]) -> bool:
     on disk, or what was written cannot be taken back."""
     for before, call in pairwise([Call("", ""), *failed]):
         log = call.file.endswith(".jsonl")
-        if call.name == "fdatasync" and log:
+        if call.name == "fdatasync" and (log or call.file == "redo"):
             return True
         if call == Call("sync_folder", "log"):
             return True

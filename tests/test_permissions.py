@@ -244,7 +244,7 @@ def test_no_file_is_named_by_a_caller(tmp_path: Path) -> None:
     path = queue_of(tmp_path / "q", HOSTILE)
     names = {file.name for file in tmp_path.rglob("*")}
     assert {name for name in names if not name.removesuffix(".jsonl").isdigit()} == {
-        *("q", "log", "lock", "snapshots"),
+        *("q", "log", "lock", "snapshots", "redo"),
     }
     with WorkQueue.open(path, read_only=True) as q:
         assert {task.id for task in q.state.tasks()} == set(HOSTILE)

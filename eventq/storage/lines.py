@@ -18,10 +18,11 @@ from eventq.core.values import storable
 from eventq.storage.archived import needed
 from eventq.storage.chain import hash_of
 from eventq.storage.codec import decode
+from eventq.storage.redo import missing
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.upcast import VERSION
 
-__all__ = ["Line", "last_seq", "lines", "spelled"]
+__all__ = ["Line", "end_of", "last_seq", "lines", "spelled"]
 
 _BEGIN = re.compile(rb'\{"v":%d,"seq":([1-9][0-9]*),' % VERSION)
 """How every line of this version begins."""
@@ -68,18 +69,39 @@ def lines(
 
 def last_seq(log: Path) -> int:
     """The seq of the last whole line, found from the end of the log; 0 where there is none."""
-    for first in reversed(find_segments(log)):
-        with segment_path(log, first).open("rb") as file:
-            size = file.seek(0, 2)
-            begin, step = size, _BLOCK
-            while begin:
-                begin = max(0, size - step)
-                file.seek(begin)
-                *whole, _ = file.read(size - begin).split(b"\n")
-                if whole and (seq := _seq(whole[-1])) is not None:
-                    return seq
-                step *= 4
-    return 0
+    end = end_of(log)
+    return end.seq + missing(end).count(b"\n")
+
+
+def end_of(log: Path) -> Cursor:
+    """The end of the last segment, as far as it is whole: found from there, and the last line of
+    the log taken at its word."""
+    segments = find_segments(log)
+    end = Cursor(log, segments[-1] if segments else 1)
+    for first in reversed(segments):
+        offset, line = _last_line(segment_path(log, first))
+        if (seq := _seq(line)) is not None:
+            end.seq, end.hash = seq, hash_of(line)
+            end.offset = offset if first == end.first else 0
+            break
+    return end
+
+
+def _last_line(file: Path) -> tuple[int, bytes]:
+    """Where the last whole line of a segment ends, and the line; none: at 0, and empty."""
+    with file.open("rb") as segment:
+        size = segment.seek(0, 2)
+        begin, step = size, _BLOCK
+        while begin:
+            begin = max(0, size - step)
+            segment.seek(begin)
+            text = segment.read(size - begin)
+            end = text.rfind(b"\n") + 1
+            start = text.rfind(b"\n", 0, max(0, end - 1)) + 1
+            if (start or not begin) and _seq(line := text[start:end]) is not None:
+                return begin + end, line
+            step *= 4
+    return 0, b""
 
 
 def spelled(text: str) -> bytes:

@@ -13,7 +13,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -34,10 +34,12 @@ from eventq.storage.errors import (
     ReadOnly,
 )
 from eventq.storage.folders import make_folders
+from eventq.storage.lines import end_of
 from eventq.storage.lock import NOW, TIMEOUT, check_timeout, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.place import LOOK_EVERY, check_lock, check_segment, last_named
+from eventq.storage.redo import Redo, missing, reaches
 from eventq.storage.replaying import entries_since, fold, lost, state_after
 from eventq.storage.segments import CUT_SHORT, Cursor, segment_path
 from eventq.storage.snapshot import save
@@ -191,6 +193,8 @@ class Log(Synced):
             check_lock(self.path, self._lock)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
             self._switch(self._open(self._cursor.file), self._cursor)
+        if self._redo is not None and not self._redo.stands():
+            self._leave_redo(Redo.AFTER)  # and make a new one with the next line
         self._look_at, self._named = monotonic() + LOOK_EVERY, named
 
     # Reading.
@@ -277,6 +281,8 @@ class Log(Synced):
             cursor = self._cursor
             end = os.lseek(self._segment, 0, os.SEEK_END)
             rest = end - cursor.offset
+            if rest < 0 and self.read_only and reaches(cursor):
+                return [], False  # nobody has opened it to write since a power cut
             if rest < 0:
                 raise cursor.damaged(f"the file has lost {-rest} bytes that were read before")
             begun = NO_LOCK if self._lock < 0 else os.lseek(self._lock, 0, os.SEEK_END)
@@ -331,6 +337,26 @@ class Log(Synced):
         if self._mark.exists():
             renew(self.disk, self._folder, self._mark)
 
+    def restore(self) -> None:
+        """Write again what a power cut took from the end of the log, see `redo`. Under the lock.
+        Raises OSError."""
+        end = end_of(self._folder)
+        text = missing(end)
+        if not text or not end.file.exists():
+            return
+        segment = self._open(end.file)
+        try:
+            written = 0
+            while written < len(text):
+                written += self._pwrite(segment, text[written:], end.offset + written)
+            self.disk.ftruncate(segment, end.offset + len(text))
+            try:
+                self._fdatasync(segment)
+            except OSError as error:
+                self._sync_failed(error)
+        finally:
+            os.close(segment)
+
     def append(self, entry: Entry) -> int:
         """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then
         nothing was written."""
@@ -352,6 +378,7 @@ class Log(Synced):
         try:
             while written < size:
                 written += self._pwrite(self._segment, line[written:], start + written)
+            self.write_again(line, start)
         except BaseException:
             self._take_back(start, size)
             raise
@@ -412,12 +439,26 @@ class Log(Synced):
                 if self._later is not None and self._segment >= 0:
                     self._later.stop()
                     self.sync(self.seq)
+                if self._redo is not None and self._finished is None:
+                    self._empty_redo()
             finally:
                 if self._finished is None:
                     self._finished = "it was shut"
                 self.let_go = NOTHING
+                self._leave_redo(0)
                 with self._syncing:
                     for descriptor in (self._segment, self._lock, self._names):
                         if descriptor >= 0:
                             os.close(descriptor)
                     self._segment = self._lock = self._names = -1
+
+    def _empty_redo(self) -> None:
+        """Leave a log of segments alone, for whoever copies or looks into them. What fails, or has
+        to be waited for, is left to the next."""
+        assert self._redo is not None
+        with suppress(OSError):
+            self._flock(self._lock, NOW)
+            self.look()
+            if self._redo is not None and os.fstat(self._lock).st_size == self._begun:
+                self.sync()  # no later segment is there: so all of the log is in its segments
+                self._redo.empty()

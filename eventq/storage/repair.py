@@ -8,6 +8,7 @@ original's as well.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ def repair(queue: Path, to: Path) -> Repair:
         where = problem.file or segment_path(read.log, 1)
         what = f"{problem.what} (no entry stands before it, so there is nothing to copy)"
         raise LogDamaged(where, problem.line or 1, problem.byte or 0, 1, what)
-    _copy(ends, to)
+    _copy(ends, read, to)
     return Repair(problem, head, lost)
 
 
@@ -174,7 +175,7 @@ def _snapshots_ahead(queue: Path, kept: int) -> Iterator[State]:
             yield loaded[0]
 
 
-def _copy(ends: dict[Path, int], to: Path) -> None:
+def _copy(ends: dict[Path, int], read: Verification, to: Path) -> None:
     aside = to.with_name(f"{to.name}.{os.urandom(4).hex()}.tmp")
     log = aside / "log"
     try:
@@ -183,7 +184,12 @@ def _copy(ends: dict[Path, int], to: Path) -> None:
         for file, end in ends.items():
             target = DISK.open(log / file.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(target, "wb") as copy, file.open("rb") as original:
-                _copy_bytes(original, copy, end)
+                redo = read.redo
+                if redo is None or redo[0] != file:
+                    _copy_bytes(original, copy, end)
+                else:
+                    _copy_bytes(original, copy, redo[1])
+                    _copy_bytes(io.BytesIO(redo[2]), copy, end - redo[1])
         for folder in (log, aside):
             DISK.sync_folder(folder)
         aside.rename(to)

@@ -7,6 +7,7 @@ no lock and takes half a line at the end for "not there yet".
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from eventq.storage.archived import needed
 from eventq.storage.chain import GENESIS, TAIL, hash_of, prev_of
 from eventq.storage.codec import NewerVersion, NotALine, read
 from eventq.storage.errors import Archived, LogDamaged, LogNewer
+from eventq.storage.redo import missing
 
 __all__ = ["CUT_SHORT", "Cursor", "find_segments", "segment_path", "twice"]
 
@@ -118,7 +120,8 @@ class Cursor:
                 seq, last, offset, count = seq + 1, digest, offset + len(line), count + 1
                 yield entry
         finally:
-            self.seq, self.hash, self.offset, self.lines = seq, last, offset, count
+            # The seq last: another thread takes what it sees of that for read, see `sync`.
+            self.offset, self.hash, self.lines, self.seq = offset, last, count, seq
         if isinstance(wrong, NewerVersion):
             raise LogNewer(self.file, count + 1, offset, seq + 1, str(wrong))
         if wrong is not None:
@@ -127,7 +130,8 @@ class Cursor:
     def forward(self, parse: Callable[[bytes], Any] = read) -> Iterator[Any]:
         """The entries that follow, through all segments.
 
-        Raises Archived or LogDamaged where one is missing: what came before a segment was whole
+        And those that a power cut took from the last one, as far as they stand in the redo file.
+        Raises Archived or LogDamaged where a segment is missing: what came before one was whole
         when it was made, so all segments that are there now will be reached.
         """
         known = find_segments(self.log)
@@ -140,10 +144,11 @@ class Cursor:
             if not self.next_segment(rest):
                 break
         later = [first for first in known if first > self.first]
+        if not later and known:
+            yield from self.follow(io.BytesIO(missing(self)), parse)
         if later and not rest:
-            missing = segment_path(self.log, self.seq + 1).name
-            what = f"the segment {missing} is missing, and entry {later[0]} is there"
-            raise self._missing(what)
+            name = segment_path(self.log, self.seq + 1).name
+            raise self._missing(f"the segment {name} is missing, and entry {later[0]} is there")
         if later:
             raise self.damaged(CUT_SHORT)
 

@@ -20,6 +20,7 @@ from eventq.storage.disk import Disk
 from eventq.storage.errors import HandleFinished
 from eventq.storage.folders import sync_names
 from eventq.storage.later import BYTES, Later
+from eventq.storage.redo import Redo
 from eventq.storage.segments import Cursor
 
 __all__ = ["Durability", "Synced"]
@@ -31,9 +32,12 @@ alone, since it is written before, and synced soon after."""
 
 HEAD_START = 15e-6
 """How many seconds the disk is given for the bytes of a command before it is asked to sync them.
-Who asks at once is put to sleep twice, for the bytes and then for the size of the file, and to be
-woken costs more than to wait: measured, 2 to 8% of a synced command. Making the answer takes a
-part of this anyway."""
+Who asks at once is put to sleep twice, for the bytes and then for all that the disk has not kept
+yet, and to be woken costs more than to wait: measured, 2 to 8% of a synced command. Making the
+answer takes a part of this anyway."""
+
+NOT_SOON = 10_000
+"""How many commands are synced in their segment before a redo file that failed is tried again."""
 
 
 class Synced:
@@ -54,6 +58,14 @@ class Synced:
         """Why this handle answers nothing more."""
         self._syncing = threading.RLock()  # a handler of a signal may ask in the midst of it
         self._synced = 0
+        """The seq of the last entry that is known to last."""
+        self._safe = 0
+        """How much of the segment this handle knows to be synced in it."""
+        self._covered = 0
+        """How much of it is either synced, or stands in the redo file as well."""
+        self._redo: Redo | None = None
+        self._alone = 0
+        """How many commands were synced in the segment, without a redo file."""
         self._unsynced = 0
         """About how many bytes were written here since the last sync."""
         self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
@@ -86,8 +98,39 @@ class Synced:
         """The last so many bytes were just written: they are to be synced before the answer, and
         the disk can begin with them while that is made."""
         if self._later is None:
-            self.disk.write_soon(self._segment, self._cursor.offset - size, size)
+            end = self._cursor.offset
+            if self._redo is not None and self._covered >= end:
+                self._redo.write_soon(end - size, size)
+            else:
+                self.disk.write_soon(self._segment, end - size, size)
             self._not_before = monotonic() + HEAD_START
+
+    def write_again(self, line: bytes, start: int) -> None:
+        """A line was written at this offset of the segment. Under the lock: write it to the redo
+        file, if that is worth having, and see whether what others wrote before stands there."""
+        end = start + len(line)
+        try:
+            if self._redo is None:
+                if self._alone < Redo.AFTER:
+                    return
+                self._redo = Redo(self.disk, self.path)
+            if end - self._safe > Redo.SIZE:
+                return  # what is not synced in the segment would be written over there
+            self._redo.write(line, start)
+            known = max(self._covered, self._safe)
+            if known < start and not self._redo.holds(self._segment, known, start):
+                return
+        except OSError:  # it costs time, and no more, to do without
+            self._leave_redo(-NOT_SOON)
+        else:
+            self._covered = end
+
+    def _leave_redo(self, alone: int) -> None:
+        """Do without a redo file, until so many more commands are synced: not while one is."""
+        with self._syncing:
+            redo, self._redo, self._covered, self._alone = self._redo, None, 0, alone
+            if redo is not None:
+                redo.close()
 
     def secure(self, seq: int) -> None:
         """Make the entries up to this one as safe as an answer that rests on them has to be."""
@@ -97,10 +140,10 @@ class Synced:
             self._later.ask()
 
     def sync(self, seq: int | None = None) -> None:
-        """Return when all entries up to this one are on disk; whoever syncs, syncs for all. None:
-        whatever is known of the open segment, since no seq tells of bytes that a failed write has
-        left there, and that were cut off again. Where that fails the handle is finished, and the
-        log marked."""
+        """Return when all entries up to this one are on disk, in the segment or in the redo file;
+        whoever syncs, syncs for all. None: whatever is known of the open segment, in it, since no
+        seq tells of bytes that a failed write has left there, and that were cut off again. Where
+        that fails the handle is finished, and the log marked."""
         if seq is not None and seq <= self._synced:
             return
         with self._syncing:
@@ -111,13 +154,19 @@ class Synced:
             begin = self._not_before
             while monotonic() < begin:
                 pass
-            written = self._cursor.seq
+            cursor = self._cursor
+            written = cursor.seq
+            end = cursor.offset  # after the seq: another thread may be reading on
+            redo = self._redo if seq is not None and self._covered >= end else None
             self._unsynced = 0
             try:
-                self._fdatasync(self._segment)
+                self._fdatasync(self._segment if redo is None else redo.descriptor)
             except OSError as error:
                 self._sync_failed(error)
             self._synced = written
+            if redo is None:
+                self._safe = end
+                self._alone += seq is not None and self._later is None
 
     def _sync_failed(self, error: OSError) -> None:
         if not self.read_only:
@@ -149,4 +198,5 @@ class Synced:
         """Go on with another open file: not while one is synced."""
         with self._syncing:
             old, self._segment, self._cursor = self._segment, segment, cursor
+            self._safe = self._covered = 0
             os.close(old)

@@ -8,10 +8,12 @@ is trusted, and half a line at the end is not yet an entry.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import BinaryIO
 
 from attrs import frozen
 
@@ -22,6 +24,7 @@ from eventq.storage.chain import GENESIS, fits, hash_of
 from eventq.storage.codec import decode, encode
 from eventq.storage.errors import LogDamaged, LogNewer
 from eventq.storage.newer import version_of
+from eventq.storage.redo import missing
 from eventq.storage.segments import Cursor, find_segments, segment_path, twice
 from eventq.storage.snapshot import load, snapshot_path, snapshots
 from eventq.storage.upcast import VERSION
@@ -97,6 +100,8 @@ class Verification:
         """Where the last line that was read begins: the file, the line, the byte."""
         self.end = 0
         """Where it ends, as a byte of its file."""
+        self.redo: tuple[Path, int, bytes] | None = None
+        """What the redo file alone has: the file and the byte where it belongs, and the lines."""
         self.present = True
         """Whether the last line that was read is of the present version of the format."""
         self.error: LogNewer | OSError | None = None
@@ -135,14 +140,22 @@ class Verification:
             self._begin_behind_the_archive()
         cursor = self._cursor
         while True:
-            yield from twice(cursor, self._segment)
+            yield from twice(cursor, self._in_segment)
             rest = cursor.file.stat().st_size - cursor.offset
             if not cursor.next_segment(rest):
                 break
         for first in self.segments:
             if first > max(cursor.seq, cursor.first):
                 raise cursor.damaged(f"the next file of the log begins only with entry {first}")
-        if rest:
+        if redo := missing(cursor):
+            self.redo = cursor.file, cursor.offset, redo
+            if cursor.file.stat().st_size < cursor.offset + len(redo):  # else just written
+                self.notes.append(
+                    f"{cursor.file} lacks its end since a power cut: the redo file has it "
+                    f"({len(redo)} bytes), and who next opens the queue to write puts it back"
+                )
+            yield from self._checked(io.BytesIO(redo))
+        elif rest:
             self._note_tail(rest)
 
     def _begin_behind_the_archive(self) -> None:
@@ -162,32 +175,35 @@ class Verification:
         if self._given is not None and self._given[0] == self.head[0]:
             self._bears_out("the head given", self._given)
 
-    def _segment(self) -> Iterator[Entry]:
+    def _in_segment(self) -> Iterator[Entry]:
+        with self._cursor.file.open("rb", buffering=1 << 20) as file:
+            file.seek(self._cursor.offset)
+            yield from self._checked(file)
+
+    def _checked(self, file: BinaryIO) -> Iterator[Entry]:
         """The entries of one segment, from where the cursor stands, each encoded again."""
         cursor = self._cursor
         self.end = cursor.offset
-        with cursor.file.open("rb", buffering=1 << 20) as file:
-            file.seek(cursor.offset)
-            for number, read in enumerate(cursor.follow(file, _Read), cursor.lines + 1):
-                entry, line = read.entry, read.bytes
-                self.place = where = cursor.file, number, self.end
-                self.present = read.present
-                if (
-                    read.present
-                    and encode(entry, self.head[1].encode(), first=number == 1)[0] != line
-                ):
-                    what = "encoded again, its entry gives other bytes: eventq did not write it"
-                    self._wrong(Fault.DAMAGED, entry.seq, what, *where)
-                if self._at is not None and entry.at < self._at:
-                    what = f"its time is before that of entry {entry.seq - 1}"
-                    self._wrong(Fault.DAMAGED, entry.seq, what, *where)
-                self._at = entry.at
-                self.head = entry.seq, (hash_of(line) or b"").decode()
-                self.bytes_read += len(line)
-                self.end += len(line)
-                if self._given is not None and self._given[0] == entry.seq:
-                    self._bears_out("the head given", self._given)
-                yield entry
+        for number, read in enumerate(cursor.follow(file, _Read), cursor.lines + 1):
+            entry, line = read.entry, read.bytes
+            self.place = where = cursor.file, number, self.end
+            self.present = read.present
+            if (
+                read.present
+                and encode(entry, self.head[1].encode(), first=number == 1)[0] != line
+            ):
+                what = "encoded again, its entry gives other bytes: eventq did not write it"
+                self._wrong(Fault.DAMAGED, entry.seq, what, *where)
+            if self._at is not None and entry.at < self._at:
+                what = f"its time is before that of entry {entry.seq - 1}"
+                self._wrong(Fault.DAMAGED, entry.seq, what, *where)
+            self._at = entry.at
+            self.head = entry.seq, (hash_of(line) or b"").decode()
+            self.bytes_read += len(line)
+            self.end += len(line)
+            if self._given is not None and self._given[0] == entry.seq:
+                self._bears_out("the head given", self._given)
+            yield entry
 
     def _note_tail(self, rest: int) -> None:
         """What stands behind the last line of the log."""

@@ -7,6 +7,7 @@ as if they were one file; a line is named by its entry, and a segment by its pla
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,8 +80,16 @@ def flip_bit(queue: Path, bit: int) -> Path:
     return file
 
 
+def _no_redo(queue: Path) -> None:
+    """What the log has lost is not to be had from the redo file either."""
+    redo = queue / "redo"
+    if redo.exists():
+        os.truncate(redo, 0)
+
+
 def cut_log(queue: Path, size: int) -> None:
     """Let the log end after so many bytes: a segment that would begin there or later goes."""
+    _no_redo(queue)
     for file in _files(queue):
         there = file.stat().st_size
         if size < there:
@@ -96,6 +105,7 @@ def _changed(queue: Path, change: Callable[[list[tuple[Path, bytes]]], object]) 
     files = _files(queue)
     lines = [(file, line + b"\n") for file in files for line in file.read_bytes().split(b"\n")[:-1]]
     change(lines)
+    _no_redo(queue)
     for file in files:
         data = b"".join(line for where, line in lines if where == file)
         if data != file.read_bytes():
@@ -124,6 +134,7 @@ def swap_lines(queue: Path, one: int, other: int) -> None:
 
 def lose_segment(queue: Path, number: int) -> Path:
     """Let this file of the log be missing; the file."""
+    _no_redo(queue)
     file = _files(queue)[number]
     file.unlink()
     return file

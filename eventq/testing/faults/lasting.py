@@ -3,7 +3,8 @@
 It knows what POSIX promises and no more. The bytes and the size of a file last when the file was
 synced, its permissions only by a full sync, and its name when its folder was. What was not synced
 may be there or not: of a folder's changes of names any first few, of a file's writes any first
-few, the next one torn, or filled with zeros where its bytes did not get there.
+few, the next one torn, or filled with zeros where its bytes did not get there; of those that made
+the file no longer also one alone, or all but one.
 """
 
 from __future__ import annotations
@@ -48,7 +49,18 @@ class File:
                     found.append(_after(image, (offset, data[:at] + zeros[at:])))
             image = _after(image, (offset, data))
             found.append(image)
-        return list(dict.fromkeys([*found[:-1], *([] if image in found[:-1] else [image])]))
+        return list(dict.fromkeys([*found[:-1], *self._out_of_order(), image]))
+
+    def _out_of_order(self) -> Iterator[bytes]:
+        """What else it may hold if all was written over in place: nothing keeps the order then."""
+        if any(data is None or at + len(data) > len(self.lasting) for at, data in self.writes):
+            return
+        for n, write in enumerate(self.writes):
+            yield _after(self.lasting, write)
+            image = self.lasting
+            for other in (*self.writes[:n], *self.writes[n + 1 :]):
+                image = _after(image, other)
+            yield image
 
 
 def _after(image: bytes, write: tuple[int, bytes | None]) -> bytes:

@@ -1,0 +1,139 @@
+"""The redo file: what a power cut may take from the end of the log stands here once more.
+
+To sync a file that has grown, the file system must write its size as well as its bytes; one that
+is written over in place takes two thirds of that time. So who writes much writes each line to its
+segment, which shows it to all, and once more to this file, and that is what is synced before an
+answer. The segment is synced before anything that only stands here is written over.
+
+It has a fixed size, and byte x of the last segment stands at x modulo that size. Nothing says what
+of it is new, or true: the lines that a segment lacks are those that follow its last one in the
+chain, and nothing else does. A reader takes them from here; who opens the log to write puts them
+back where they belong.
+
+The idea is that of the redo logs of databases (Mohan and others, ARIES, 1992), which are rings too.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from eventq.storage.disk import Disk
+from eventq.storage.errors import LogDamaged
+
+if TYPE_CHECKING:
+    from eventq.storage.segments import Cursor
+
+__all__ = ["Redo", "missing", "reaches"]
+
+_NAME = "redo"
+
+
+class Redo:
+    """The redo file of a queue, open for a handle that writes."""
+
+    SIZE: ClassVar = 256 * 1024
+    """How many bytes it has: the segment is synced once for so many. Part of the format."""
+
+    AFTER: ClassVar = 16
+    """How many commands a handle syncs in the segment before it makes use of this file: who asks
+    for little is spared to make it."""
+
+    def __init__(self, disk: Disk, queue: Path) -> None:
+        """Called under the lock of the queue: makes the file, if it is not there. Raises OSError."""
+        self._disk = disk
+        self._pwrite = disk.pwrite  # once: each command needs it
+        self._file = queue / _NAME
+        self.descriptor = disk.open(self._file, os.O_RDWR | os.O_CREAT)
+        try:
+            size = os.lseek(self.descriptor, 0, os.SEEK_END)
+            if size < Redo.SIZE:  # what is there may be all that others have of their lines
+                self._write(bytes(Redo.SIZE - size), size)
+                disk.fsync(self.descriptor)
+            disk.sync_folder(queue)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+
+    def _write(self, data: bytes, at: int) -> None:
+        while data:
+            written = self._pwrite(self.descriptor, data, at)
+            data, at = data[written:], at + written
+
+    def write(self, line: bytes, offset: int) -> None:
+        """Write a line that stands at this offset of the segment. Raises OSError."""
+        at, size = offset % Redo.SIZE, len(line)
+        if at + size > Redo.SIZE:
+            self._write(line[: Redo.SIZE - at], at)
+            self._write(line[Redo.SIZE - at :], 0)
+        elif self._pwrite(self.descriptor, line, at) != size:  # once more, and whole
+            self._write(line, at)
+
+    def write_soon(self, offset: int, size: int) -> None:
+        """As `Disk` does, with the line at this offset of the segment."""
+        self._disk.write_soon(self.descriptor, offset % Redo.SIZE, size)
+
+    def holds(self, segment: int, begin: int, end: int) -> bool:
+        """Whether all that an open segment holds there stands here as well. Raises OSError."""
+        if end - begin > Redo.SIZE:
+            return False
+        at, size = begin % Redo.SIZE, end - begin
+        here = self._disk.pread(self.descriptor, min(size, Redo.SIZE - at), at)
+        if at + size > Redo.SIZE:
+            here += self._disk.pread(self.descriptor, at + size - Redo.SIZE, 0)
+        return here == self._disk.pread(segment, size, begin)
+
+    def stands(self) -> bool:
+        """Whether this is still the file of that name, at its full size."""
+        try:
+            there = os.path.samestat(self._file.stat(), os.fstat(self.descriptor))
+        except FileNotFoundError:
+            return False
+        return there and os.lseek(self.descriptor, 0, os.SEEK_END) >= Redo.SIZE
+
+    def empty(self) -> None:
+        """Leave nothing here, when all of the log is synced in its segments. Under the lock."""
+        self._disk.ftruncate(self.descriptor, 0)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self.descriptor)
+
+
+def missing(cursor: Cursor) -> bytes:
+    """The lines that a segment lacks, at whose end, as far as it is whole, this cursor stands.
+
+    Raises LogNewer where a newer eventq has written them.
+    """
+    text = _ring(cursor, cursor.offset, Redo.SIZE)
+    after = cursor.copy()
+    try:
+        for _ in after.follow(io.BytesIO(text)):
+            pass
+    except LogDamaged:  # what follows here is older, or not whole
+        pass
+    return text[: after.offset - cursor.offset]
+
+
+def reaches(cursor: Cursor) -> bool:
+    """Whether the line that ends at this cursor stands here."""
+    tail = b'"%b"}\n' % (cursor.hash or b"")
+    return _ring(cursor, cursor.offset - len(tail), len(tail)) == tail
+
+
+def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
+    """What stands here for so many bytes of the segment from there on; nothing where that does
+    not begin as a line or its end does, as nearly always."""
+    at = offset % Redo.SIZE
+    try:
+        with (cursor.log.parent / _NAME).open("rb") as file:
+            file.seek(at)
+            if (text := file.read(1)) not in (b"{", b'"'):
+                return b""
+            text += file.read(min(size, Redo.SIZE - at) - 1)
+            file.seek(0)
+            return text + file.read(size - len(text))
+    except FileNotFoundError:
+        return b""

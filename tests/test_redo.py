@@ -1,0 +1,543 @@
+"""The redo file: what a power cut takes from the log is there, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disk import Ticks, check_chain, digest_of, lines, segments, small_redo, untouched
+from forked import check, children
+from terminal import eventq
+
+from eventq import Enqueue, HandleFinished, LinesLost, LogDamaged, WorkQueue
+from eventq.storage.disk import Disk as RealDisk
+from eventq.storage.redo import Redo
+from eventq.storage.repair import repair
+from eventq.storage.verify import Verification
+from eventq.testing.faults import FaultyDisk, cut_log, lose_all, lose_line, log_size
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So small a file that it goes round within a few lines, and in use from the second on."""
+    small_redo(monkeypatch, 2000)
+
+
+def at_work(path: Path, disk: RealDisk, commands: int = 30, **how: Any) -> WorkQueue:
+    """A handle that has carried out so many commands, and is open still."""
+    q = WorkQueue.open(path, disk=disk, clock=Ticks(), snapshots=False, **how)
+    for n in range(commands):
+        q.enqueue(f"t{n}", {"n": n})
+    return q
+
+
+def after_a_power_cut(q: WorkQueue, disk: FaultyDisk, left: Path) -> tuple[list[bytes], list[bytes]]:
+    """The lines of the log before the power went, and those that its segments have after it."""
+    assert q.path is not None
+    before = lines(q.path)
+    disk.leave(q.path, left, lose_all)
+    after = lines(left)
+    assert len(after) < len(before), "nothing is lost: then nothing is shown here"
+    assert after == before[: len(after)]
+    return before, after
+
+
+def verified(path: Path, head: tuple[int, str] | None = None) -> Verification:
+    verification = Verification(path, head)
+    for _ in verification.entries():
+        pass
+    verification.finish()
+    return verification
+
+
+def flipped(file: Path, byte: int) -> None:
+    """One bit of this byte of a file is another."""
+    data = bytearray(file.read_bytes())
+    data[byte] ^= 1 << byte % 8
+    file.write_bytes(data)
+
+
+def synced(disk: FaultyDisk) -> list[str]:
+    """The files that were synced, in order."""
+    return [call.file for call in disk.calls if call.name == "fdatasync"]
+
+
+def test_the_redo_file_is_what_is_synced(tmp_path: Path) -> None:
+    """And the segment once in a while, so that what stands there may be written over."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk, 100) as q:
+        files = synced(disk)
+        written = len(b"".join(lines(tmp_path / "q")))
+        assert files.count("redo") > 75
+        assert written / 2000 <= len(files) - files.count("redo") < written / 1000 + 3
+        assert (tmp_path / "q" / "redo").stat().st_size == 2000
+        assert q.head[0] == 101
+    check(tmp_path / "q")
+
+
+def test_who_asks_for_little_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is worth its making from some commands on; and never where nothing is synced at once."""
+    small_redo(monkeypatch, 2000, after=16)
+    with at_work(tmp_path / "a", FaultyDisk(), 15):
+        assert not (tmp_path / "a" / "redo").exists()
+    with at_work(tmp_path / "b", FaultyDisk(), 17):
+        assert (tmp_path / "b" / "redo").exists()
+    with at_work(tmp_path / "c", FaultyDisk(), 100, durability="process") as q:
+        assert q.head
+        assert not (tmp_path / "c" / "redo").exists()
+
+
+def test_what_a_power_cut_takes_is_put_back(tmp_path: Path) -> None:
+    """By who opens the queue to write; the log is then what it was, byte for byte."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        head, state = q.head, q.state
+        before, _ = after_a_power_cut(q, disk, tmp_path / "left")
+    with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+        assert left.head == head
+        assert left.state == state
+        assert lines(tmp_path / "left") == before
+        left.enqueue("goes on")
+    check(tmp_path / "left")
+
+
+def test_what_is_put_back_is_synced_in_its_place(tmp_path: Path) -> None:
+    """So that the next power cut does not take it: what comes then may be written over it."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        before, _ = after_a_power_cut(q, disk, tmp_path / "left")
+    again = FaultyDisk()
+    with WorkQueue.open(tmp_path / "left", disk=again, clock=Ticks()):
+        again.leave(tmp_path / "left", tmp_path / "left again", lose_all)
+    (tmp_path / "left again" / "redo").unlink()
+    assert lines(tmp_path / "left again") == before
+
+
+def test_a_sync_of_what_is_put_back_that_fails_marks_the_log(tmp_path: Path) -> None:
+    """As any does; and nothing is lost when that is asked once more."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        before, _ = after_a_power_cut(q, disk, tmp_path / "left")
+    again = FaultyDisk()
+    again.fail("fdatasync")
+    with pytest.raises(OSError, match="Input/output error"):
+        WorkQueue.open(tmp_path / "left", disk=again)
+    assert (tmp_path / "left" / "unsynced").exists()
+    with WorkQueue.open(tmp_path / "left", disk=again, clock=Ticks()) as left:
+        left.enqueue("goes on")
+        again.leave(tmp_path / "left", tmp_path / "left again", lose_all)
+    with WorkQueue.open(tmp_path / "left again", clock=Ticks()) as left:
+        assert lines(tmp_path / "left again")[:-1] == before
+    check(tmp_path / "left again")
+
+
+def test_who_only_reads_finds_it_too(tmp_path: Path) -> None:
+    """Nobody may write there; and goes on when somebody did."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        state, head = q.state, q.head
+        entries = list(q.entries())
+        before, _ = after_a_power_cut(q, disk, tmp_path / "left")
+    left = tmp_path / "left"
+    with WorkQueue.open(left, read_only=True) as reader:
+        with untouched(left):
+            assert reader.state == state
+            assert list(reader.entries()) == entries
+            assert reader.at(head[0] - 1).seq == head[0] - 1
+            assert reader.head == head
+            told = eventq("log", "--queue", left, "--limit", "2", "--json").out
+            assert [line.encode() for line in told.splitlines(keepends=True)] == before[-2:]
+        with WorkQueue.open(left, clock=Ticks()) as writer:
+            assert reader.state == state
+            writer.enqueue("goes on")
+            assert reader.state == writer.state
+
+
+def test_verify_finds_it_and_says_so(tmp_path: Path) -> None:
+    """Nothing is lost, so the log is complete; a live writer is no power cut."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        head = q.head
+        live = verified(tmp_path / "q", head)
+        assert (live.problems, live.notes, live.complete) == ([], [], True)
+        after_a_power_cut(q, disk, tmp_path / "left")
+    left = tmp_path / "left"
+    with untouched(left):
+        found = verified(left, head)
+        told = eventq("verify", "--queue", left, "--head", f"{head[0]}:{head[1]}")
+    assert (found.problems, found.head, found.complete) == ([], head, True)
+    assert len(found.notes) == 1
+    assert "lacks its end since a power cut: the redo file has it" in found.notes[0]
+    assert told.code == 0
+    for byte in range(0, 2000, 50):
+        flipped(left / "redo", byte)
+    assert verified(left, head).complete is False
+
+
+def test_repair_copies_it(tmp_path: Path) -> None:
+    """What a snapshot knows beyond the log is lost, and yet all that can be had is had."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        head = q.head
+        before, after = after_a_power_cut(q, disk, tmp_path / "left")
+        q.enqueue("known to a snapshot alone")
+        snapshot = q.snapshot()
+    left = tmp_path / "left"
+    (left / "snapshots").mkdir(exist_ok=True)
+    shutil.copy(snapshot, left / "snapshots" / snapshot.name)
+    with pytest.raises(LinesLost):
+        WorkQueue.open(left)
+    assert lines(left) == after
+    found = repair(left, tmp_path / "copy")
+    assert found.head == head
+    assert lines(tmp_path / "copy") == before
+    check(tmp_path / "copy")
+
+
+def test_a_damaged_log_is_left_as_it_is(tmp_path: Path) -> None:
+    """Whatever stands in the redo file: damage is never mended."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        after_a_power_cut(q, disk, tmp_path / "left")
+    (file,) = segments(tmp_path / "left")
+    flipped(file, 700)
+    before = file.read_bytes()
+    with pytest.raises(LogDamaged):
+        WorkQueue.open(tmp_path / "left")
+    assert file.read_bytes() == before
+
+
+def test_half_a_line_in_the_segment_is_made_whole(tmp_path: Path) -> None:
+    """What was answered stands in the redo file: then there is nothing to cut off."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        before, after = after_a_power_cut(q, disk, tmp_path / "left")
+    (file,) = segments(tmp_path / "left")
+    for half in (before[len(after)][:100], b"\0" * 5000, before[len(after)][:-1]):
+        shutil.rmtree(tmp_path / "again", ignore_errors=True)
+        shutil.copytree(tmp_path / "left", tmp_path / "again")
+        with (tmp_path / "again" / "log" / file.name).open("ab") as torn:
+            torn.write(half)
+        with WorkQueue.open(tmp_path / "again", clock=Ticks()):
+            assert lines(tmp_path / "again") == before
+        assert not (tmp_path / "again" / "torn").exists()
+
+
+def test_the_first_lines_of_a_new_segment_are_there(tmp_path: Path) -> None:
+    """Its name lasts before its first line is written, and that may stand in the redo file only."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk, 0, segment_bytes=3000) as q:
+        for n in range(60):
+            q.enqueue(f"t{n}")
+            disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+            with WorkQueue.open(tmp_path / "left", read_only=True) as left:
+                assert left.state == q.state
+            with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+                assert left.state == q.state
+            assert check_chain(tmp_path / "left")
+            shutil.rmtree(tmp_path / "left")
+        assert len(segments(tmp_path / "q")) > 4
+
+
+class Mixed:
+    """A queue with a handle that makes use of the redo file, and one that does not."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.left = path / "q", path / "left"
+        self.disk = FaultyDisk()
+        self.q = at_work(self.path, self.disk)
+        self.other = WorkQueue.open(
+            self.path, disk=self.disk, clock=Ticks(), durability="process", snapshots=False
+        )
+
+    def lose(self) -> None:
+        """All that was answered with "power", and what that rests on, is there after a cut."""
+        state = self.q.state
+        self.disk.leave(self.path, self.left, lose_all)
+        with WorkQueue.open(self.left, clock=Ticks()) as left:
+            assert left.state == state
+        shutil.rmtree(self.left)
+
+    def shut(self) -> None:
+        self.q.shut()
+        self.other.shut()
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Iterator[Mixed]:
+    mixed = Mixed(tmp_path)
+    yield mixed
+    mixed.shut()
+
+
+def test_what_others_have_not_written_there_is_synced_in_the_segment(mixed: Mixed) -> None:
+    """Before a yes that comes behind it, and before one that says that it is so."""
+    for n in range(8):
+        mixed.other.enqueue(f"theirs {n}")
+        mixed.q.enqueue(f"ours {n}")
+        mixed.lose()
+        mixed.other.enqueue(f"repeated {n}")
+        mixed.q.enqueue(f"repeated {n}")
+        mixed.lose()
+
+
+def test_a_line_that_is_too_long_for_it_is_synced_in_the_segment(mixed: Mixed) -> None:
+    """Ours as well as another's, just so long or longer than the whole file."""
+    with WorkQueue.open(mixed.path, disk=mixed.disk, clock=Ticks(), snapshots=False) as third:
+        for size in (1000, 1400, 1900, 2100, 7000):
+            for handle in (mixed.q, third):
+                handle.enqueue(None, "x" * size)
+                mixed.lose()
+                handle.enqueue(None)
+                mixed.lose()
+            mixed.q.enqueue(None)
+            mixed.lose()
+
+
+def test_handles_that_share_it_sync_no_more_than_it(tmp_path: Path) -> None:
+    """What another has written stands there as well, and is found there."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as one, at_work(tmp_path / "q", disk, 5) as two:
+        before = len(disk.calls)
+        for n in range(60):
+            (one, two)[n % 2].enqueue(f"shared {n}")
+            disk.leave(tmp_path / "q", tmp_path / str(n), lose_all)
+            with WorkQueue.open(tmp_path / str(n), read_only=True) as left:
+                assert left.state.seq == one.state.seq
+        files = [call.file for call in disk.calls[before:] if call.name == "fdatasync"]
+        assert files.count("redo") > 35
+
+
+def remade(disk: FaultyDisk, file: Path) -> None:
+    disk.unlink(file)
+    disk.write_file(file, bytes(2000))
+
+
+def emptied(disk: FaultyDisk, file: Path, size: int = 0) -> None:
+    descriptor = disk.open(file, os.O_WRONLY)
+    disk.ftruncate(descriptor, size)
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("change", [FaultyDisk.unlink, remade, emptied, partial(emptied, size=50)])
+def test_a_file_that_is_gone_is_made_again(change: Any, tmp_path: Path) -> None:
+    """Or is another, or was emptied: from the next look on no answer rests on what it was."""
+    disk = FaultyDisk()
+    path = tmp_path / "q"
+    with at_work(path, disk) as q:
+        for n in range(8):
+            change(disk, path / "redo")
+            q._log.look()  # type: ignore[union-attr]
+            for m in range(n + 1):
+                before = len(disk.calls)
+                q.enqueue(f"behind {n}, {m}")
+                opened = [call.file for call in disk.calls[before:] if call.name == "open"]
+                assert opened == ([] if m else ["redo"])
+                assert (path / "redo").stat().st_size == 2000
+                disk.leave(path, tmp_path / "left", lose_all)
+                with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+                    assert left.state.seq == q.state.seq
+                shutil.rmtree(tmp_path / "left")
+
+
+@pytest.mark.parametrize("call", ["open", "pwrite", "fsync", "sync_folder"])
+def test_who_cannot_make_it_does_without(call: str, tmp_path: Path) -> None:
+    """For long: nobody is told no for it, and no time is lost over it again and again."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk, 0) as q:
+        before = len(disk.calls)
+        disk.fail(call, 2 if call == "pwrite" else 1, error=errno.ENOSPC)
+        for n in range(20):
+            q.enqueue(f"more {n}")
+        asked = [each for each in disk.calls[before:] if each.file in ("redo", "q")]
+        assert asked[-1].name == call
+        assert len(disk.failed) == 1
+        disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+        assert len(lines(tmp_path / "left")) == 21
+
+
+def test_a_write_to_it_that_fails_costs_no_answer(tmp_path: Path) -> None:
+    """The line is in its segment, and is synced there."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        disk.fail("pwrite", 2, written=40)
+        q.enqueue("here")
+        assert [call.file for call in disk.failed] == ["redo"]
+        assert synced(disk)[-1].endswith(".jsonl")
+        q.enqueue("and on")
+        disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+        assert lines(tmp_path / "left") == lines(tmp_path / "q")
+
+
+def test_a_sync_of_it_that_fails_ends_the_handle(tmp_path: Path) -> None:
+    """Nobody is told yes on the word of a disk that failed; all others go on, and lose nothing."""
+    disk = FaultyDisk()
+    q = at_work(tmp_path / "q", disk)
+    while synced(disk)[-1] == "redo":  # until there is room in it
+        q.enqueue()
+    yes = len(lines(tmp_path / "q"))
+    disk.fail("fdatasync")
+    with pytest.raises(OSError, match="Input/output error"):
+        q.enqueue("not answered")
+    assert disk.failed[-1].file == "redo"
+    with pytest.raises(HandleFinished):
+        q.enqueue("never")
+    q.shut()
+    assert (tmp_path / "q" / "unsynced").exists()
+    with at_work(tmp_path / "q", disk, 5) as other:
+        disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+        with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+            assert left.state.seq == other.state.seq >= yes + 1
+
+
+def test_a_queue_that_is_shut_is_its_segments_alone(tmp_path: Path) -> None:
+    """Who then cuts a line off by hand has cut it off."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk):
+        pass
+    assert (tmp_path / "q" / "redo").stat().st_size == 0
+    disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+    assert lines(tmp_path / "left") == lines(tmp_path / "q")
+    (file,) = segments(tmp_path / "q")
+    whole = lines(tmp_path / "q")
+    file.write_bytes(b"".join(whole[:-1]))
+    with WorkQueue.open(tmp_path / "q") as q:
+        assert q.state.seq == len(whole) - 1
+
+
+def test_one_who_shuts_takes_nothing_from_others(tmp_path: Path) -> None:
+    """Not what is not synced, nor what stands in a later segment that he has not seen."""
+    disk = FaultyDisk()
+    path = tmp_path / "q"
+    with at_work(path, disk, 3, segment_bytes=3000) as q:
+        for n in range(40):
+            with WorkQueue.open(path, disk=disk, clock=Ticks(), snapshots=False) as other:
+                other.enqueue(f"theirs {n}, 1")
+                other.enqueue(f"theirs {n}, 2")
+                for m in range(n % 12):
+                    q.enqueue(f"ours {n}, {m}")
+            disk.leave(path, tmp_path / "left", lose_all)
+            with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+                assert left.state.seq == q.state.seq
+            shutil.rmtree(tmp_path / "left")
+    assert len(segments(path)) > 5
+
+
+def test_a_lock_that_another_has_keeps_nobody_from_shutting(tmp_path: Path) -> None:
+    """The file stays full then, which harms nobody."""
+    q = at_work(tmp_path / "q", RealDisk())
+    with WorkQueue.open(tmp_path / "q") as other, other.alone():
+        q.shut()
+        assert (tmp_path / "q" / "redo").stat().st_size == 2000
+    check(tmp_path / "q")
+
+
+def test_what_stands_there_of_old_is_never_taken_for_new(tmp_path: Path) -> None:
+    """After a kill all that was written is in the log, and nothing is put back; nor where another
+    log has the name."""
+    path = tmp_path / "q"
+
+    def work(tell: Any) -> None:
+        q = at_work(path, RealDisk())
+        tell(str(q.state.seq))
+        os.kill(os.getpid(), 9)
+
+    with children(work) as (child,):
+        code, (seq,) = child.end()
+    assert code == -9
+    before = lines(path)
+    assert (path / "redo").stat().st_size == 2000
+    with WorkQueue.open(path, read_only=True) as reader:
+        assert reader.state.seq == int(seq)
+    with WorkQueue.open(path, clock=Ticks()):
+        assert lines(path) == before
+    with at_work(tmp_path / "other", RealDisk(), 5):
+        shutil.copy(path / "redo", tmp_path / "other" / "redo")
+        with WorkQueue.open(tmp_path / "other", read_only=True) as reader:
+            assert reader.state.seq == 6
+
+
+def test_every_line_of_it_that_is_lost_or_flipped_ends_what_is_put_back(tmp_path: Path) -> None:
+    """Up to there it is what was written; never anything else."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        before, after = after_a_power_cut(q, disk, tmp_path / "left")
+    whole = (tmp_path / "left" / "redo").read_bytes()
+    told = set()
+    for byte in range(0, 2000, 7):
+        (tmp_path / "left" / "redo").write_bytes(whole)
+        flipped(tmp_path / "left" / "redo", byte)
+        with WorkQueue.open(tmp_path / "left", read_only=True) as left:
+            found = [digest_of(line).decode() for line in before]
+            assert left.head[1] == found[left.head[0] - 1]
+            told.add(left.head[0])
+    assert told == set(range(len(after), len(before) + 1))
+
+
+def test_threads_share_it(tmp_path: Path) -> None:
+    """Whoever syncs, syncs for all; while the segment is synced and the file goes round."""
+    path = tmp_path / "q"
+    with at_work(path, RealDisk()) as q:
+
+        def work(name: int) -> None:
+            for n in range(50):
+                q.enqueue(f"{name}-{n}", "x" * (7 * n))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert q.state.seq == 231
+    check(path)
+
+
+def test_the_ring_is_read_as_it_is_written(tmp_path: Path) -> None:
+    """At every offset, whatever goes round in it."""
+    redo = Redo(RealDisk(), tmp_path)
+    segment = os.open(tmp_path / "segment", os.O_RDWR | os.O_CREAT)
+    text = b"".join(b"%04d" % n for n in range(2000))
+    os.pwrite(segment, text, 0)
+    for begin, end in pairwise(range(0, 8000, 333)):
+        redo.write(text[begin:end], begin)
+        assert redo.holds(segment, max(0, end - 2000), end)
+        if begin > 2000:
+            assert not redo.holds(segment, end - 2001, end)
+            assert not redo.holds(segment, begin - 2000, begin - 1700)
+    assert os.lseek(redo.descriptor, 0, os.SEEK_END) == 2000
+    redo.close()
+    os.close(segment)
+
+
+def test_a_batch_is_whole_or_not_there(tmp_path: Path) -> None:
+    """One line, in the redo file too."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        seq = q.enqueue_all(Enqueue(f"b{n}") for n in range(5))
+        assert len(seq) == 5
+        for n in range(3):
+            q.complete(q.start("w") or 0)
+            disk.leave(tmp_path / "q", tmp_path / str(n), lose_all)
+            with WorkQueue.open(tmp_path / str(n), read_only=True) as left:
+                assert left.state == q.state
+
+
+def test_damage_that_is_done_for_a_test_is_done_to_it_as_well(tmp_path: Path) -> None:
+    """`eventq.testing.faults`: what a log has lost is lost, also that of a handle at work."""
+    with at_work(tmp_path / "q", RealDisk()) as q:
+        for n, lose in enumerate(
+            (lambda p: cut_log(p, log_size(p) - 1000), lambda p: lose_line(p, 31))
+        ):
+            left = tmp_path / str(n)
+            shutil.copytree(tmp_path / "q", left)
+            lose(left)
+            with WorkQueue.open(left, read_only=True) as reader:
+                assert reader.state.seq < q.state.seq
