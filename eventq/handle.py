@@ -203,7 +203,7 @@ class Handle(View):
         with log.alone():
             if isinstance(log, Log):
                 log.renew()
-                log.restore()
+                log.put_back()
             self._catch_up(locked=True)
             if self._current.now.admission == "absent":
                 self._ask(Open(uuid.uuid4().hex, Policy(**told)), no_answer)

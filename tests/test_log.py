@@ -24,7 +24,7 @@ from disk import (
 from eventq import ReadOnly, State, WorkQueue
 from eventq.core.evolve import evolve, replay
 from eventq.storage.disk import Disk
-from eventq.storage.log import AT_ONCE
+from eventq.storage.following import AT_ONCE
 from eventq.storage.segments import Cursor, segment_path
 
 GOOD = FIXTURES / "good"

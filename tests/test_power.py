@@ -30,9 +30,7 @@ def choices(seed: int) -> Iterable[Choose]:
 
 
 @pytest.mark.parametrize("redo", [False, True])
-def test_a_power_cut_at_every_call(
-    redo: bool, ram: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_power_cut_at_every_call(redo: bool, ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever of the unsynced is there or not: all that was answered yes is, nothing half is."""
     if redo:
         small_redo(monkeypatch)
@@ -84,9 +82,7 @@ ROUNDS, LIVES = (25, 8) if THOROUGH else (8, 2)
 
 
 @pytest.mark.parametrize("seed", range(LIVES))
-def test_a_long_life_on_a_bad_disk(
-    seed: int, ram: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_life_on_a_bad_disk(seed: int, ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One queue, many power cuts, and more faults between them, at random: no head that was ever
     told is missing from the log in the end, which is legal."""
     draw = Random(seed)

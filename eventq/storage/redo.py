@@ -42,7 +42,7 @@ class Redo:
     for little is spared to make it."""
 
     def __init__(self, disk: Disk, queue: Path) -> None:
-        """Called under the lock of the queue: makes the file, if it is not there. Raises OSError."""
+        """Under the lock of the queue: make the file, if it is not there. Raises OSError."""
         self._disk = disk
         self._pwrite = disk.pwrite  # once: each command needs it
         self._file = queue / _NAME

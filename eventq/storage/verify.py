@@ -188,10 +188,7 @@ class Verification:
             entry, line = read.entry, read.bytes
             self.place = where = cursor.file, number, self.end
             self.present = read.present
-            if (
-                read.present
-                and encode(entry, self.head[1].encode(), first=number == 1)[0] != line
-            ):
+            if read.present and encode(entry, self.head[1].encode(), first=number == 1)[0] != line:
                 what = "encoded again, its entry gives other bytes: eventq did not write it"
                 self._wrong(Fault.DAMAGED, entry.seq, what, *where)
             if self._at is not None and entry.at < self._at:
