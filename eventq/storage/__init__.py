@@ -49,8 +49,8 @@ segment, and syncs that file alone: it is 256 KiB long and written over in place
 thirds of the time that a sync of a file takes which has grown. Byte x of the last segment stands at
 x modulo that size. The segment is synced before what it may still lack is written over, and where a
 line before ours does not stand in `redo`, since another handle has written it without, or it is too
-long. After a power cut, then, lines may be missing at the end of the last segment that were answered
-for: they stand in `redo`, and are found there by the chain alone, which nothing else can continue.
+long. After a power cut, then, lines may be missing at the end of the last segment that were
+answered for: they stand in `redo`, and are found by the chain alone, which nothing else continues.
 Who reads takes them from there; who opens the queue to write puts them back first. When a handle is
 shut the segment is synced and `redo` emptied: a log at rest is its segments.
 
