@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
@@ -17,10 +19,11 @@ from disk import Ticks, check_chain, digest_of, lines, segments, small_redo, unt
 from forked import check, children
 from terminal import eventq
 
-from eventq import Enqueue, HandleFinished, LinesLost, LogDamaged, WorkQueue
+from eventq import Enqueue, HandleFinished, LinesLost, LogDamaged, NotAQueue, WorkQueue
 from eventq.storage.disk import Disk as RealDisk
-from eventq.storage.redo import Redo
+from eventq.storage.redo import Redo, missing
 from eventq.storage.repair import repair
+from eventq.storage.segments import Cursor
 from eventq.storage.verify import Verification
 from eventq.testing.faults import FaultyDisk, cut_log, log_size, lose_all, lose_line
 
@@ -81,6 +84,7 @@ def test_the_redo_file_is_what_is_synced(tmp_path: Path) -> None:
         assert files.count("redo") > 75
         assert written / 2000 - 1 < len(files) - files.count("redo") < written / 1000 + 3
         assert (tmp_path / "q" / "redo").stat().st_size == 2000
+        assert not [call for call in disk.calls if (call.name, call.file) == ("pread", "redo")]
         assert q.head[0] == 101
     check(tmp_path / "q")
 
@@ -92,8 +96,12 @@ def test_who_asks_for_little_makes_none(tmp_path: Path, monkeypatch: pytest.Monk
         assert not (tmp_path / "a" / "redo").exists()
     with at_work(tmp_path / "b", FaultyDisk(), 17):
         assert (tmp_path / "b" / "redo").exists()
-    with at_work(tmp_path / "c", FaultyDisk(), 100, durability="process") as q:
-        assert q.head
+    small_redo(monkeypatch, 2000)
+    monkeypatch.setattr("eventq.storage.later.SECONDS", 0.001)
+    with at_work(tmp_path / "c", RealDisk(), durability="process") as q:
+        for n in range(5):
+            time.sleep(0.02)
+            q.enqueue(f"synced since {n}")
         assert not (tmp_path / "c" / "redo").exists()
 
 
@@ -117,6 +125,7 @@ def test_what_is_put_back_is_synced_in_its_place(tmp_path: Path) -> None:
     with at_work(tmp_path / "q", disk) as q:
         before, _ = after_a_power_cut(q, disk, tmp_path / "left")
     again = FaultyDisk()
+    again.shorten(to=70)
     with WorkQueue.open(tmp_path / "left", disk=again, clock=Ticks()):
         again.leave(tmp_path / "left", tmp_path / "left again", lose_all)
     (tmp_path / "left again" / "redo").unlink()
@@ -163,6 +172,21 @@ def test_who_only_reads_finds_it_too(tmp_path: Path) -> None:
             assert reader.state == writer.state
 
 
+def test_verify_takes_a_line_that_is_just_written_for_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in the redo file, and by now in the segment, that was read before."""
+    with at_work(tmp_path / "q", RealDisk()) as q:
+
+        def meanwhile(cursor: Cursor) -> bytes:
+            q.enqueue("just written")
+            return missing(cursor)
+
+        monkeypatch.setattr("eventq.storage.verify.missing", meanwhile)
+        found = verified(tmp_path / "q")
+        assert (found.head, found.problems, found.notes) == (q.head, [], [])
+
+
 def test_verify_finds_it_and_says_so(tmp_path: Path) -> None:
     """Nothing is lost, so the log is complete; a live writer is no power cut."""
     disk = FaultyDisk()
@@ -184,10 +208,13 @@ def test_verify_finds_it_and_says_so(tmp_path: Path) -> None:
     assert verified(left, head).complete is False
 
 
-def test_repair_copies_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("segment_bytes", [4000, 10**6])
+def test_repair_copies_it(segment_bytes: int, tmp_path: Path) -> None:
     """What a snapshot knows beyond the log is lost, and yet all that can be had is had."""
     disk = FaultyDisk()
-    with at_work(tmp_path / "q", disk) as q:
+    with at_work(tmp_path / "q", disk, segment_bytes=segment_bytes) as q:
+        while synced(disk)[-1] != "redo":
+            q.enqueue()
         head = q.head
         before, after = after_a_power_cut(q, disk, tmp_path / "left")
         q.enqueue("known to a snapshot alone")
@@ -202,6 +229,49 @@ def test_repair_copies_it(tmp_path: Path) -> None:
     assert found.head == head
     assert lines(tmp_path / "copy") == before
     check(tmp_path / "copy")
+
+
+def test_a_snapshot_is_never_ahead_of_the_segments(tmp_path: Path) -> None:
+    """It is opened with, before anything is put back."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        q.snapshot()
+        disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+        (tmp_path / "left" / "redo").unlink()
+        with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+            assert left.state == q.state
+
+
+def test_what_is_cut_off_under_a_handle_is_damage(tmp_path: Path) -> None:
+    """To who would write behind it, whatever stands in the redo file; and to a reader without."""
+    with (
+        at_work(tmp_path / "q", RealDisk()) as q,
+        WorkQueue.open(tmp_path / "q", read_only=True) as reader,
+    ):
+        (file,) = segments(tmp_path / "q")
+        cut = b"".join(lines(tmp_path / "q")[:-1])
+        os.truncate(file, len(cut))
+        state = reader.state
+        with pytest.raises(LogDamaged, match="has lost"):
+            q.enqueue("behind a hole")
+        assert file.read_bytes() == cut
+        assert reader.state == state
+        os.truncate(tmp_path / "q" / "redo", 0)
+        with pytest.raises(LogDamaged, match="has lost"):
+            reader.state  # noqa: B018
+
+
+def test_without_segments_there_is_no_log(tmp_path: Path) -> None:
+    """Whatever stands in the redo file."""
+    with at_work(tmp_path / "q", RealDisk(), 3) as q:
+        shutil.copytree(q.path or "", tmp_path / "left")
+    for file in segments(tmp_path / "left"):
+        file.unlink()
+    with pytest.raises(NotAQueue):
+        WorkQueue.open(tmp_path / "left", read_only=True)
+    assert verified(tmp_path / "left").head[0] == 0
+    with WorkQueue.open(tmp_path / "left") as left:
+        assert left.state.seq == 1
 
 
 def test_a_damaged_log_is_left_as_it_is(tmp_path: Path) -> None:
@@ -323,6 +393,20 @@ def test_a_line_that_is_too_long_for_it_is_synced_in_the_segment(mixed: Mixed) -
             mixed.lose()
 
 
+def test_the_first_line_of_a_segment_may_be_too_long_for_it(tmp_path: Path) -> None:
+    """What was known of the segment before says nothing of it."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk, segment_bytes=4000) as q:
+        for n in range(8):
+            for m in range(n):
+                q.enqueue(f"short {n}, {m}")
+            q.enqueue(f"long {n}", "x" * 2100)
+            disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+            with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+                assert left.state.seq == q.state.seq
+            shutil.rmtree(tmp_path / "left")
+
+
 def test_handles_that_share_it_sync_no_more_than_it(tmp_path: Path) -> None:
     """What another has written stands there as well, and is found there."""
     disk = FaultyDisk()
@@ -398,6 +482,20 @@ def test_a_write_to_it_that_fails_costs_no_answer(tmp_path: Path) -> None:
         assert lines(tmp_path / "left") == lines(tmp_path / "q")
 
 
+def test_a_short_write_to_it_is_gone_on_with(tmp_path: Path) -> None:
+    """What the kernel did not take at once it is given again."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        while synced(disk)[-1] != "redo":
+            q.enqueue()
+        disk.shorten(2, to=70)
+        q.enqueue("here")
+        assert synced(disk)[-1] == "redo"
+        disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
+        with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+            assert left.state == q.state
+
+
 def test_a_sync_of_it_that_fails_ends_the_handle(tmp_path: Path) -> None:
     """Nobody is told yes on the word of a disk that failed; all others go on, and lose nothing."""
     disk = FaultyDisk()
@@ -450,6 +548,39 @@ def test_one_who_shuts_takes_nothing_from_others(tmp_path: Path) -> None:
                 assert left.state.seq == q.state.seq
             shutil.rmtree(tmp_path / "left")
     assert len(segments(path)) > 5
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_one_who_slept_and_shuts_takes_nothing_from_others(renewed: bool, tmp_path: Path) -> None:
+    """Another segment follows the one that he knows, or another file has its name by now."""
+    disk = FaultyDisk()
+    path = tmp_path / "q"
+    with at_work(path, disk, 12, segment_bytes=6000) as q:
+        if renewed:
+            (path / "unsynced").touch()
+        with WorkQueue.open(path, disk=disk, clock=Ticks(), segment_bytes=6000) as other:
+            while not renewed and len(segments(path)) < 2:
+                other.enqueue()
+            other.enqueue()
+            other.enqueue()
+            state = other.state
+            assert synced(disk)[-1] == "redo"
+            q.shut()
+            disk.leave(path, tmp_path / "left", lose_all)
+            with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+                assert left.state == state
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    """By who shut, nor by who cannot make the file."""
+    before = os.listdir("/dev/fd")  # noqa: PTH208
+    with at_work(tmp_path / "q", RealDisk()):
+        pass
+    disk = FaultyDisk()
+    disk.fail("fsync", error=errno.ENOSPC, times=None)
+    with at_work(tmp_path / "other", disk):
+        pass
+    assert os.listdir("/dev/fd") == before  # noqa: PTH208
 
 
 def test_a_lock_that_another_has_keeps_nobody_from_shutting(tmp_path: Path) -> None:
@@ -521,18 +652,21 @@ def test_threads_share_it(tmp_path: Path) -> None:
     check(path)
 
 
-def test_the_ring_is_read_as_it_is_written(tmp_path: Path) -> None:
-    """At every offset, whatever goes round in it."""
+@pytest.mark.parametrize("step", [333, 3])
+def test_the_ring_is_read_as_it_is_written(step: int, tmp_path: Path) -> None:
+    """At every offset, whatever goes round in it; and what stands there already stays."""
+    (tmp_path / "redo").write_bytes(b"of others")
     redo = Redo(RealDisk(), tmp_path)
+    assert (tmp_path / "redo").read_bytes() == b"of others".ljust(2000, b"\0")
     segment = os.open(tmp_path / "segment", os.O_RDWR | os.O_CREAT)
-    text = b"".join(b"%04d" % n for n in range(2000))
+    text = random.Random(7).randbytes(8000)
     os.pwrite(segment, text, 0)
-    for begin, end in pairwise(range(0, 8000, 333)):
+    for begin, end in pairwise(range(0, 8000, step)):
         redo.write(text[begin:end], begin)
         assert redo.holds(segment, max(0, end - 2000), end)
         if begin > 2000:
             assert not redo.holds(segment, end - 2001, end)
-            assert not redo.holds(segment, begin - 2000, begin - 1700)
+            assert not redo.holds(segment, begin - 2000, begin - 2000 + step)
     assert os.lseek(redo.descriptor, 0, os.SEEK_END) == 2000
     redo.close()
     os.close(segment)

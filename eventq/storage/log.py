@@ -8,7 +8,6 @@ The package says what is promised.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -234,11 +233,8 @@ class Log(Followed):
         """Leave a log of segments alone, for whoever copies or looks into them. What fails, or has
         to be waited for, is left to the next."""
         with suppress(OSError, Archived):
-            self._flock(self._lock, NOW)
-            try:
-                self.look()
-                if self._redo is not None and os.fstat(self._lock).st_size == self._begun:
-                    self.sync()  # no later segment is there: so all of the log is in its segments
-                    self._redo.empty()
-            finally:
-                self._flock(self._lock, fcntl.LOCK_UN)
+            self._flock(self._lock, NOW)  # until that file is closed
+            self.look()
+            if self._redo is not None and os.fstat(self._lock).st_size == self._begun:
+                self.sync()  # no later segment is there: so all of the log is in its segments
+                self._redo.empty()

@@ -144,7 +144,7 @@ class Cursor:
             if not self.next_segment(rest):
                 break
         later = [first for first in known if first > self.first]
-        if not later and known:
+        if not later:
             yield from self.follow(io.BytesIO(missing(self)), parse)
         if later and not rest:
             name = segment_path(self.log, self.seq + 1).name

@@ -166,7 +166,7 @@ class Synced:
             self._synced = written
             if redo is None:
                 self._safe = end
-                self._alone += seq is not None and self._later is None
+                self._alone += self._later is None
 
     def _sync_failed(self, error: OSError) -> None:
         if not self.read_only:
