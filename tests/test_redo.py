@@ -25,7 +25,14 @@ from eventq.storage.redo import Redo, missing
 from eventq.storage.repair import repair
 from eventq.storage.segments import Cursor
 from eventq.storage.verify import Verification
-from eventq.testing.faults import FaultyDisk, cut_log, log_size, lose_all, lose_line
+from eventq.testing.faults import (
+    FaultyDisk,
+    cut_log,
+    every_choice,
+    log_size,
+    lose_all,
+    lose_line,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -274,6 +281,21 @@ def test_without_segments_there_is_no_log(tmp_path: Path) -> None:
         assert left.state.seq == 1
 
 
+def test_a_segment_that_lacks_lines_before_the_next_is_damaged(tmp_path: Path) -> None:
+    """Whatever stands in the redo file, which is about the last one."""
+    path = tmp_path / "q"
+    with at_work(path, RealDisk(), 20):
+        redo = (path / "redo").read_bytes()
+    before = lines(path)
+    with WorkQueue.open(path, segment_bytes=3000) as q:
+        q.enqueue("in the next")
+    (path / "redo").write_bytes(redo)
+    segments(path)[0].write_bytes(b"".join(before[:-2]))
+    with pytest.raises(LogDamaged) as told:
+        WorkQueue.open(path)
+    assert told.value.seq == len(before) - 1
+
+
 def test_a_damaged_log_is_left_as_it_is(tmp_path: Path) -> None:
     """Whatever stands in the redo file: damage is never mended."""
     disk = FaultyDisk()
@@ -486,14 +508,12 @@ def test_a_short_write_to_it_is_gone_on_with(tmp_path: Path) -> None:
     """What the kernel did not take at once it is given again."""
     disk = FaultyDisk()
     with at_work(tmp_path / "q", disk) as q:
-        while synced(disk)[-1] != "redo":
-            q.enqueue()
-        disk.shorten(2, to=70)
-        q.enqueue("here")
-        assert synced(disk)[-1] == "redo"
-        disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
-        with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
-            assert left.state == q.state
+        for n in range(12):
+            disk.shorten(2, to=70)
+            q.enqueue(f"here {n}")
+            disk.leave(tmp_path / "q", tmp_path / str(n), lose_all)
+            with WorkQueue.open(tmp_path / str(n), read_only=True) as left:
+                assert left.state == q.state
 
 
 def test_a_sync_of_it_that_fails_ends_the_handle(tmp_path: Path) -> None:
@@ -566,9 +586,10 @@ def test_one_who_slept_and_shuts_takes_nothing_from_others(renewed: bool, tmp_pa
             state = other.state
             assert synced(disk)[-1] == "redo"
             q.shut()
-            disk.leave(path, tmp_path / "left", lose_all)
-            with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
-                assert left.state == state
+            for n, choose in enumerate(every_choice()):
+                disk.leave(path, tmp_path / str(n), choose)
+                with WorkQueue.open(tmp_path / str(n), clock=Ticks()) as left:
+                    assert left.state == state
 
 
 def test_nothing_is_left_open(tmp_path: Path) -> None:
