@@ -89,6 +89,25 @@ def test_bytes_last_when_the_file_is_synced_and_names_when_the_folder_is(tmp_pat
     os.close(descriptor)
 
 
+def test_what_is_written_over_in_place_gets_there_in_any_order(tmp_path: Path) -> None:
+    """What makes a file longer comes in order, as far as is modelled."""
+    disk, tree = FaultyDisk(), tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"......")
+    descriptor = disk.open(tree / "a", os.O_RDWR)
+    for offset, data in ((0, b"11"), (2, b"22"), (4, b"33")):
+        disk.pwrite(descriptor, data, offset)
+    found = {file[0][1] for file in left(disk, tree, tmp_path / "1")}
+    assert {b"......", b"..22..", b"....33", b"11..33", b"..2233", b"112233"} < found
+    disk.fdatasync(descriptor)
+    for offset, data in ((4, b"55"), (6, b"66")):
+        disk.pwrite(descriptor, data, offset)
+    found = {file[0][1] for file in left(disk, tree, tmp_path / "2")}
+    assert b"112255" in found
+    assert not [data for data in found if data.startswith(b"112233") and len(data) > 6]
+    os.close(descriptor)
+
+
 def test_a_failed_sync_loses_for_good_and_tells_each_once(tmp_path: Path) -> None:
     """What it was to sync can still be read, and a later sync that does not fail is no proof."""
     disk, file = FaultyDisk(), tmp_path / "tree" / "a"

@@ -242,6 +242,7 @@ def test_a_lock_that_is_removed_ends_who_has_it_open(remade: bool, tmp_path: Pat
     """At the very next command: another has locked the file that was made in its place."""
     path = tmp_path / "q"
     with WorkQueue.open(path) as q:
+        time.sleep(0.02)  # as long as a name is new, each command looks at all
         q.enqueue("a")
         (path / "lock").unlink()
         if remade:
