@@ -136,6 +136,10 @@ def _started(q: WorkQueue, worker: str | None = None, lease_for: float | None = 
     return lease.id
 
 
+NEVER = 10**9
+"""After how many commands a handle makes a redo file that is to do without."""
+
+
 def small_redo(monkeypatch: pytest.MonkeyPatch, size: int = 700, after: int = 1) -> None:
     """Let handles make use of a redo file early, and of so small a one that it goes round."""
     monkeypatch.setattr(Redo, "SIZE", size)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disk import small_redo
+from disk import NEVER, small_redo
 from script import CALLS, Run, kept, whole
 
 from eventq.testing.faults import FaultyDisk
@@ -38,8 +38,7 @@ def test_every_fault_at_every_call(
 ) -> None:
     """Each no leaves the log and the memory as they were, or ends the handle; each yes is on
     disk, also when the power goes at the end."""
-    if redo:
-        small_redo(monkeypatch)
+    small_redo(monkeypatch, after=1 if redo else NEVER)
     name, fault = FAULTS[kind]
     met: Counter[str] = Counter()
     finished = failures = 0
@@ -78,8 +77,7 @@ def test_a_disk_that_fills_up_at_any_byte(
 ) -> None:
     """Each time that there is no more room the run is told no, and goes on with the same handle
     when there is again."""
-    if redo:
-        small_redo(monkeypatch)
+    small_redo(monkeypatch, after=1 if redo else NEVER)
     tried = 0
     for room in range(0, 20_000, 101):
         path = ram / str(room) / "q"

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from disk import Ticks, check_chain, lines, segments, small_redo
+from disk import NEVER, Ticks, check_chain, lines, segments, small_redo
 from script import CALLS, Run, kept, whole
 
 from eventq import Enqueue, HandleFinished, WorkQueue
@@ -32,8 +32,7 @@ def choices(seed: int) -> Iterable[Choose]:
 @pytest.mark.parametrize("redo", [False, True])
 def test_a_power_cut_at_every_call(redo: bool, ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever of the unsynced is there or not: all that was answered yes is, nothing half is."""
-    if redo:
-        small_redo(monkeypatch)
+    small_redo(monkeypatch, after=1 if redo else NEVER)
     cuts = states = 0
     for nth in range(1, 1000):
         path, left = ram / str(nth) / "above" / "q", ram / str(nth) / "left"

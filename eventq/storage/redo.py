@@ -38,8 +38,8 @@ class Redo:
     """How many bytes it has: the segment is synced once for so many. Part of the format."""
 
     AFTER: ClassVar = 16
-    """How many commands a handle syncs in the segment before it makes use of this file: who asks
-    for little is spared to make it."""
+    """How often a handle syncs the segment before it makes use of this file: who asks for little is
+    spared to make it."""
 
     def __init__(self, disk: Disk, queue: Path) -> None:
         """Under the lock of the queue: make the file, if it is not there. Raises OSError."""

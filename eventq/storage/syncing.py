@@ -65,7 +65,7 @@ class Synced:
         """How much of it is either synced, or stands in the redo file as well."""
         self._redo: Redo | None = None
         self._alone = 0
-        """How many commands were synced in the segment, without a redo file."""
+        """How often the segment was synced, without a redo file."""
         self._unsynced = 0
         """About how many bytes were written here since the last sync."""
         self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
