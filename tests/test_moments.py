@@ -279,7 +279,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 
 def test_what_is_our_own_may_stand_there_before_the_log(tmp_path: Path) -> None:
     """A runner may have come before the first writer, or a log have been taken away."""
-    for name in ("lock", "run.lock", "unsynced", "torn", "output", "work"):
+    for name in ("lock", "run.lock", "redo", "unsynced", "torn", "output", "work"):
         (tmp_path / "q" / name).mkdir(parents=True)
     (tmp_path / "q" / "lock").rmdir()
     (tmp_path / "q" / "unsynced").rmdir()

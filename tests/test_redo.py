@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -19,15 +20,17 @@ from disk import Ticks, check_chain, digest_of, lines, segments, small_redo, unt
 from forked import check, children
 from terminal import eventq
 
-from eventq import Enqueue, HandleFinished, LinesLost, LogDamaged, NotAQueue, WorkQueue
+from eventq import Enqueue, HandleFinished, LinesLost, LogDamaged, NotAQueue, State, WorkQueue
 from eventq.storage.disk import Disk as RealDisk
+from eventq.storage.log import Log
 from eventq.storage.redo import Redo, missing
 from eventq.storage.repair import repair
 from eventq.storage.segments import Cursor
-from eventq.storage.verify import Verification
+from eventq.storage.verify import Fault, Verification
 from eventq.testing.faults import (
     FaultyDisk,
     cut_log,
+    damaged,
     every_choice,
     log_size,
     lose_all,
@@ -190,8 +193,9 @@ def test_verify_takes_a_line_that_is_just_written_for_no_loss(
             return missing(cursor)
 
         monkeypatch.setattr("eventq.storage.verify.missing", meanwhile)
+        head = q.head
         found = verified(tmp_path / "q")
-        assert (found.head, found.problems, found.notes) == (q.head, [], [])
+        assert (found.head, found.problems, found.notes) == (head, [], [])
 
 
 def test_verify_finds_it_and_says_so(tmp_path: Path) -> None:
@@ -310,7 +314,7 @@ def test_a_damaged_log_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_half_a_line_in_the_segment_is_made_whole(tmp_path: Path) -> None:
-    """What was answered stands in the redo file: then there is nothing to cut off."""
+    """What was answered stands in the redo file: then no line of it is cut off."""
     disk = FaultyDisk()
     with at_work(tmp_path / "q", disk) as q:
         before, after = after_a_power_cut(q, disk, tmp_path / "left")
@@ -322,7 +326,88 @@ def test_half_a_line_in_the_segment_is_made_whole(tmp_path: Path) -> None:
             torn.write(half)
         with WorkQueue.open(tmp_path / "again", clock=Ticks()):
             assert lines(tmp_path / "again") == before
-        assert not (tmp_path / "again" / "torn").exists()
+        kept = [file.read_bytes() for file in (tmp_path / "again").glob("torn/*")]
+        assert [text for text in kept if text.strip(b"\0")] == []
+
+
+def test_zeros_before_later_lines_are_written_over(tmp_path: Path) -> None:
+    """A file system may have put later bytes of the segment on disk, and these not: all lines stand
+    in the redo file. Where they do not, it is damage."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        head, state = q.head, q.state
+        after_a_power_cut(q, disk, tmp_path / "left")
+        whole = segments(tmp_path / "q")[0].read_bytes()
+    left = tmp_path / "left"
+    (file,) = segments(left)
+    short = file.stat().st_size
+    holes = [(at, min(at + 300, len(whole) - 1)) for at in range(short, len(whole) - 2, 41)]
+    assert len(holes) > 5
+    redo = (left / "redo").read_bytes()
+    for begin, end in holes:
+        file.write_bytes(whole[:begin] + bytes(end - begin) + whole[end:])
+        (left / "redo").write_bytes(redo)
+        with untouched(left):
+            with WorkQueue.open(left, read_only=True) as reader:
+                assert reader.state == state
+                assert len(list(reader.entries())) == head[0]
+            found = verified(left, head)
+            assert (found.head, found.problems, len(found.notes)) == (head, [], 1)
+            told = eventq("log", "--queue", left, "--since", str(head[0] - 1), "--json")
+            assert told.out.encode() == b"".join(lines(tmp_path / "q")[-2:])
+        with WorkQueue.open(left, clock=Ticks()) as writer:
+            assert writer.state == state
+        assert file.read_bytes() == whole
+        file.write_bytes(whole[:begin] + bytes(end - begin) + whole[end:])
+        (left / "redo").write_bytes(b"")
+        for read_only in (False, True):
+            with pytest.raises(LogDamaged):
+                WorkQueue.open(left, read_only=read_only).state  # noqa: B018
+        assert verified(left, head).whole is False
+
+
+def test_one_bit_that_is_flipped_is_damage(tmp_path: Path) -> None:
+    """Also one that makes a zero, of what stands in the redo file as it was."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk, 25) as q:
+        for n in range(5):
+            q.enqueue(f"mail-{n}@example.org")
+        after_a_power_cut(q, disk, tmp_path / "left")
+        whole = segments(tmp_path / "q")[0].read_bytes()
+    left = tmp_path / "left"
+    (file,) = segments(left)
+    at = whole.index(b"@", file.stat().st_size)  # one bit from a zero
+    file.write_bytes(whole[:at] + b"\0" + whole[at + 1 :])
+    for read_only in (False, True):
+        with pytest.raises(LogDamaged):
+            WorkQueue.open(left, read_only=read_only).state  # noqa: B018
+    assert verified(left).whole is False
+
+
+def test_others_may_put_back_and_archive_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who opens reads what is lacking, and has the lock only after that."""
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        after_a_power_cut(q, disk, tmp_path / "left")
+    left = tmp_path / "left"
+
+    read = Log.state
+
+    def others_first(log: Log) -> State:
+        state = read(log)
+        monkeypatch.setattr(Log, "state", read)
+        with WorkQueue.open(left, clock=Ticks(), segment_bytes=1000) as other:
+            other.enqueue("in the next")
+            other.archive(tmp_path / "archive")
+        return state
+
+    monkeypatch.setattr(Log, "state", others_first)
+    WorkQueue.open(left, clock=Ticks()).shut()
+    with WorkQueue.open(left, clock=Ticks()) as found:
+        assert found.task("in the next")
+        assert len(segments(left)) == 1
 
 
 def test_the_first_lines_of_a_new_segment_are_there(tmp_path: Path) -> None:
@@ -426,6 +511,66 @@ def test_the_first_line_of_a_segment_may_be_too_long_for_it(tmp_path: Path) -> N
             disk.leave(tmp_path / "q", tmp_path / "left", lose_all)
             with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
                 assert left.state.seq == q.state.seq
+            shutil.rmtree(tmp_path / "left")
+
+
+def test_what_another_failed_to_sync_there_is_not_trusted(tmp_path: Path) -> None:
+    """It can be read, and who has opened the file since is not told."""
+    disk = FaultyDisk()
+    path = tmp_path / "q"
+    with at_work(path, disk, 12) as one, WorkQueue.open(path, disk=disk, clock=Ticks()) as other:
+        other.enqueue("synced in the segment")
+        while synced(disk)[-1] != "redo":
+            one.enqueue()
+        other._log.sync()  # type: ignore[union-attr]
+        disk.fail("fdatasync")
+        with pytest.raises(OSError, match="Input/output"):
+            one.enqueue("no answer")
+        assert disk.failed[-1].file == "redo"
+        for n in range(8):
+            other.enqueue(f"yes {n}")
+            disk.leave(path, tmp_path / str(n), lose_all)
+            with WorkQueue.open(tmp_path / str(n), read_only=True) as left:
+                assert left.state == other.state
+
+
+class Signalled(FaultyDisk):
+    """A signal comes while it syncs, and is handled as that returns."""
+
+    armed = False
+
+    def fdatasync(self, descriptor: int) -> None:
+        super().fdatasync(descriptor)
+        if self.armed:
+            self.armed = False
+            signal.raise_signal(signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("rolls", [1, 2])
+def test_a_handler_of_a_signal_may_go_on_to_the_next_segment(rolls: int, tmp_path: Path) -> None:
+    """What was synced meanwhile was the one before."""
+    disk = Signalled()
+    path = tmp_path / "q"
+    with at_work(path, disk, 0, segment_bytes=6000) as q:
+        while log_size(path) < 5400:
+            q.enqueue()
+
+        def handler(*_: Any) -> None:
+            while len(segments(path)) <= rolls:
+                q.enqueue()
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        try:
+            while len(segments(path)) == 1:
+                disk.armed = disk.armed or synced(disk)[-1] == "redo"
+                q.enqueue(None, "x" * 150)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        for _ in range(25):
+            q.enqueue()
+            disk.leave(path, tmp_path / "left", lose_all)
+            with WorkQueue.open(tmp_path / "left", read_only=True) as left:
+                assert left.state == q.state
             shutil.rmtree(tmp_path / "left")
 
 
@@ -592,6 +737,43 @@ def test_one_who_slept_and_shuts_takes_nothing_from_others(renewed: bool, tmp_pa
                     assert left.state == state
 
 
+def test_a_log_that_is_damaged_keeps_nobody_from_shutting(tmp_path: Path) -> None:
+    """What it has left in the redo file stays there."""
+    q = at_work(tmp_path / "q", RealDisk())
+    (file,) = segments(tmp_path / "q")
+    file.rename(file.with_suffix(".moved"))
+    (tmp_path / "q" / "archived.jsonl").write_text("{garbage\n")
+    with pytest.raises(LogDamaged):
+        q._log.look()  # type: ignore[union-attr]
+    q.shut()
+    with pytest.raises(HandleFinished):
+        q.enqueue()
+
+
+def test_who_may_not_read_it_is_told_which_file_that_is(tmp_path: Path) -> None:
+    """Lines that were answered may stand there. A folder of that name is none of ours."""
+    with at_work(tmp_path / "q", RealDisk()) as q:
+        state = q.state
+        shutil.copytree(q.path or "", tmp_path / "left")
+    redo = tmp_path / "left" / "redo"
+    redo.unlink()
+    redo.symlink_to(redo.name)
+    with pytest.raises(OSError, match="symbolic links") as told:
+        WorkQueue.open(tmp_path / "left", read_only=True)
+    assert told.value.filename == str(redo)
+    found = verified(tmp_path / "left")
+    assert [(problem.file, problem.fault) for problem in found.problems] == [
+        (redo, Fault.NOT_CHECKED)
+    ]
+    redo.unlink()
+    redo.mkdir()
+    for read_only in (True, False):
+        with WorkQueue.open(tmp_path / "left", read_only=read_only, clock=Ticks()) as left:
+            assert left.state == state
+            if not read_only:
+                assert [left.enqueue(f"on and on {n}") for n in range(5)]
+
+
 def test_nothing_is_left_open(tmp_path: Path) -> None:
     """By who shut, nor by who cannot make the file."""
     before = os.listdir("/dev/fd")  # noqa: PTH208
@@ -708,12 +890,19 @@ def test_a_batch_is_whole_or_not_there(tmp_path: Path) -> None:
 
 def test_damage_that_is_done_for_a_test_is_done_to_it_as_well(tmp_path: Path) -> None:
     """`eventq.testing.faults`: what a log has lost is lost, also that of a handle at work."""
-    with at_work(tmp_path / "q", RealDisk()) as q:
+    disk = FaultyDisk()
+    with at_work(tmp_path / "q", disk) as q:
+        after_a_power_cut(q, disk, tmp_path / "cut")
         for n, lose in enumerate(
             (lambda p: cut_log(p, log_size(p) - 1000), lambda p: lose_line(p, 31))
         ):
             left = tmp_path / str(n)
             shutil.copytree(tmp_path / "q", left)
-            lose(left)
-            with WorkQueue.open(left, read_only=True) as reader:
-                assert reader.state.seq < q.state.seq
+            with damaged(left):
+                lose(left)
+                with WorkQueue.open(left, read_only=True) as reader:
+                    assert reader.state.seq < q.state.seq
+        with damaged(tmp_path / "cut"):
+            lose_line(tmp_path / "cut", 3)
+        with WorkQueue.open(tmp_path / "cut", read_only=True) as reader:
+            assert reader.state == q.state

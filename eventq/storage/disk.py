@@ -78,14 +78,18 @@ class Disk:
 
     # What is made of these.
 
+    def write_all(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Write all of it there, however little is taken at a time."""
+        while data:
+            written = self.pwrite(descriptor, data, offset)
+            data, offset = data[written:], offset + written
+
     def write_file(self, file: Path, data: bytes, taken: int = os.O_EXCL) -> None:
         """Write a file that lasts, but for its name. `taken` is the flag of `open` that says what
         to do where there is one of that name."""
         descriptor = self.open(file, os.O_WRONLY | os.O_CREAT | taken)
         try:
-            offset = 0
-            while offset < len(data):
-                offset += self.pwrite(descriptor, memoryview(data)[offset:], offset)
+            self.write_all(descriptor, data, 0)
             self.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -15,6 +15,7 @@ OWN = {
     "log",
     "snapshots",
     "lock",
+    "redo",
     "torn",
     "unsynced",
     "run.lock",

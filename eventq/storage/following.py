@@ -86,11 +86,16 @@ class Followed(Synced):
         self._folder = path / "log"
         if not read_only:
             make_folders(disk, path)
-            self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
-            self.let_go = partial(self._flock, self._lock, fcntl.LOCK_UN)
         elif not self._folder.is_dir():
             raise NotAQueue(path, "it has no folder `log`")
         self._names = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if not read_only:
+            try:
+                self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
+            except BaseException:
+                os.close(self._names)
+                raise
+            self.let_go = partial(self._flock, self._lock, fcntl.LOCK_UN)
         tell_of_forks(self)
 
     # The lock.
@@ -153,7 +158,7 @@ class Followed(Synced):
 
     def look(self) -> None:
         """See that what is open is what stands at its path. Raises QueueReplaced, Archived."""
-        self._look_at, self._named = 0.0, None
+        self._look_at = 0.0
         named = last_named(self._names)
         if self._lock >= 0:
             check_lock(self.path, self._lock)

@@ -22,7 +22,7 @@ from eventq.storage.redo import missing
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.upcast import VERSION
 
-__all__ = ["Line", "end_of", "last_seq", "lines", "spelled"]
+__all__ = ["Line", "last_seq", "lines", "spelled"]
 
 _BEGIN = re.compile(rb'\{"v":%d,"seq":([1-9][0-9]*),' % VERSION)
 """How every line of this version begins."""
@@ -69,13 +69,6 @@ def lines(
 
 def last_seq(log: Path) -> int:
     """The seq of the last whole line, found from the end of the log; 0 where there is none."""
-    end = end_of(log)
-    return end.seq + missing(end).count(b"\n")
-
-
-def end_of(log: Path) -> Cursor:
-    """The end of the last segment, as far as it is whole: found from there, and the last line of
-    the log taken at its word."""
     segments = find_segments(log)
     end = Cursor(log, segments[-1] if segments else 1)
     for first in reversed(segments):
@@ -84,7 +77,7 @@ def end_of(log: Path) -> Cursor:
             end.seq, end.hash = seq, hash_of(line)
             end.offset = offset if first == end.first else 0
             break
-    return end
+    return end.seq + missing(end).count(b"\n")
 
 
 def _last_line(file: Path) -> tuple[int, bytes]:

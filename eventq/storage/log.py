@@ -1,9 +1,7 @@
-"""The log on disk: its lock, reading what others wrote, appending.
+"""The log as a handle has it: its state, appending, snapshots, letting go.
 
-A queue is a directory: `log/` holds the segments, `snapshots/` the snapshots, `lock` is the file
-whose kernel lock makes one writer of many. The order of a write is: lock, catch up, decide, write,
-unlock, sync, answer. What was answered is on disk, as far as the disk is honest, see `syncing`.
-The package says what is promised.
+The order of a write is: lock, catch up, decide, write, unlock, sync, answer. `following` has the
+lock and what others write, `syncing` what makes an answer last; the package says what is promised.
 """
 
 from __future__ import annotations
@@ -21,11 +19,9 @@ from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import Archived, LogDamaged, LogNewer
 from eventq.storage.following import NOTHING, Followed
-from eventq.storage.lines import end_of
 from eventq.storage.lock import NOW, TIMEOUT
 from eventq.storage.mending import renew
 from eventq.storage.payload import SIZE_LIMIT, Door
-from eventq.storage.redo import missing
 from eventq.storage.replaying import entries_since, fold, lost, state_after
 from eventq.storage.segments import Cursor, segment_path
 from eventq.storage.snapshot import save
@@ -115,24 +111,14 @@ class Log(Followed):
             renew(self.disk, self._folder, self._mark)
 
     def put_back(self) -> None:
-        """Write again what a power cut took from the end of the log, see `redo`. Under the lock.
-        Raises OSError."""
-        end = end_of(self._folder)
-        text = missing(end)
-        if not text or not end.file.exists():
-            return
-        segment = self._open(end.file)
-        try:
-            written = 0
-            while written < len(text):
-                written += self._pwrite(segment, text[written:], end.offset + written)
-            self.disk.ftruncate(segment, end.offset + len(text))
-            try:
-                self._fdatasync(segment)
-            except OSError as error:
-                self._sync_failed(error)
-        finally:
-            os.close(segment)
+        """Write to the segment what `state` has read from the redo file, since a power cut took it
+        from there. Under the lock. Raises OSError."""
+        cursor = self._cursor
+        redone, cursor.redone = cursor.redone, b""
+        if redone and cursor.file.exists():  # else others have done so, and archived it since
+            self._segment = self._open(cursor.file)
+            self.disk.write_all(self._segment, redone, cursor.offset - len(redone))
+            self.sync()
 
     def append(self, entry: Entry) -> int:
         """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then
@@ -187,7 +173,7 @@ class Log(Followed):
 
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
-        self.sync()
+        self.sync()  # in the segment: who opens with it looks for its line there
         with self.mutex:
             self.look()
         return save(self.path / "snapshots", state, cursor, self.disk)
@@ -206,8 +192,8 @@ class Log(Followed):
         return Watch(self._folder)
 
     def shut(self) -> None:
-        """Let go of the files. The handle answers nothing more. Raises OSError where a last sync
-        fails, HandleFinished where one failed before that was to come after the answer."""
+        """Let go of the files. The handle answers nothing more. Raises OSError where a last sync of
+        what was answered before it fails, HandleFinished where one has failed."""
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
@@ -232,7 +218,7 @@ class Log(Followed):
     def _empty_redo(self) -> None:
         """Leave a log of segments alone, for whoever copies or looks into them. What fails, or has
         to be waited for, is left to the next."""
-        with suppress(OSError, Archived):
+        with suppress(OSError, Archived, LogDamaged):
             self._flock(self._lock, NOW)  # until that file is closed
             self.look()
             if self._redo is not None and os.fstat(self._lock).st_size == self._begun:

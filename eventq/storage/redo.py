@@ -44,32 +44,24 @@ class Redo:
     def __init__(self, disk: Disk, queue: Path) -> None:
         """Under the lock of the queue: make the file, if it is not there. Raises OSError."""
         self._disk = disk
-        self._pwrite = disk.pwrite  # once: each command needs it
         self._file = queue / _NAME
         self.descriptor = disk.open(self._file, os.O_RDWR | os.O_CREAT)
         try:
             size = os.lseek(self.descriptor, 0, os.SEEK_END)
             if size < Redo.SIZE:  # what is there may be all that others have of their lines
-                self._write(bytes(Redo.SIZE - size), size)
+                disk.write_all(self.descriptor, bytes(Redo.SIZE - size), size)
                 disk.fsync(self.descriptor)
             disk.sync_folder(queue)
         except BaseException:
             os.close(self.descriptor)
             raise
 
-    def _write(self, data: bytes, at: int) -> None:
-        while data:
-            written = self._pwrite(self.descriptor, data, at)
-            data, at = data[written:], at + written
-
     def write(self, line: bytes, offset: int) -> None:
         """Write a line that stands at this offset of the segment. Raises OSError."""
-        at, size = offset % Redo.SIZE, len(line)
-        if at + size > Redo.SIZE:
-            self._write(line[: Redo.SIZE - at], at)
-            self._write(line[Redo.SIZE - at :], 0)
-        elif self._pwrite(self.descriptor, line, at) != size:  # once more, and whole
-            self._write(line, at)
+        at = offset % Redo.SIZE
+        room = Redo.SIZE - at
+        self._disk.write_all(self.descriptor, line[:room], at)
+        self._disk.write_all(self.descriptor, line[room:], 0)
 
     def write_soon(self, offset: int, size: int) -> None:
         """As `Disk` does, with the line at this offset of the segment."""
@@ -77,9 +69,9 @@ class Redo:
 
     def holds(self, segment: int, begin: int, end: int) -> bool:
         """Whether all that an open segment holds there stands here as well. Raises OSError."""
-        if end - begin > Redo.SIZE:
-            return False
         at, size = begin % Redo.SIZE, end - begin
+        if size > Redo.SIZE:
+            return False
         here = self._disk.pread(self.descriptor, min(size, Redo.SIZE - at), at)
         if at + size > Redo.SIZE:
             here += self._disk.pread(self.descriptor, at + size - Redo.SIZE, 0)
@@ -103,11 +95,13 @@ class Redo:
 
 
 def missing(cursor: Cursor) -> bytes:
-    """The lines that a segment lacks, at whose end, as far as it is whole, this cursor stands.
+    """The lines that the last segment lacks behind this cursor, where it is whole no further.
 
-    Raises LogNewer where a newer eventq has written them.
+    Raises LogNewer where a newer eventq has written them, OSError where they cannot be read.
     """
     text = _ring(cursor, cursor.offset, Redo.SIZE)
+    if not text or not _taken(cursor):
+        return b""
     after = cursor.copy()
     try:
         for _ in after.follow(io.BytesIO(text)):
@@ -123,9 +117,22 @@ def reaches(cursor: Cursor) -> bool:
     return _ring(cursor, cursor.offset - len(tail), len(tail)) == tail
 
 
+def _taken(cursor: Cursor) -> bool:
+    """Whether a power cut may have taken the next line: half of it is there at most, or zeros
+    where its bytes did not get to the disk and later ones did. Damage is another thing: one bit
+    that is flipped makes no two zeros."""
+    try:
+        with cursor.file.open("rb") as segment:
+            segment.seek(cursor.offset)
+            line = segment.readline()
+    except FileNotFoundError:
+        return False
+    return not line.endswith(b"\n") or b"\0\0" in line
+
+
 def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
     """What stands here for so many bytes of the segment from there on; nothing where that does
-    not begin as a line or its end does, as nearly always."""
+    not begin as a line or its end does, as nearly always: then the rest need not be read."""
     at = offset % Redo.SIZE
     try:
         with (cursor.log.parent / _NAME).open("rb") as file:
@@ -135,5 +142,5 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
             text += file.read(min(size, Redo.SIZE - at) - 1)
             file.seek(0)
             return text + file.read(size - len(text))
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return b""

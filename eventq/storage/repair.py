@@ -184,12 +184,11 @@ def _copy(ends: dict[Path, int], read: Verification, to: Path) -> None:
         for file, end in ends.items():
             target = DISK.open(log / file.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(target, "wb") as copy, file.open("rb") as original:
-                redo = read.redo
-                if redo is None or redo[0] != file:
-                    _copy_bytes(original, copy, end)
-                else:
-                    _copy_bytes(original, copy, redo[1])
-                    _copy_bytes(io.BytesIO(redo[2]), copy, end - redo[1])
+                at, redone = end, b""
+                if read.redo is not None and read.redo.file == file:
+                    at, redone = read.redo.byte, read.redo.lines
+                _copy_bytes(original, copy, at)
+                _copy_bytes(io.BytesIO(redone), copy, end - at)
         for folder in (log, aside):
             DISK.sync_folder(folder)
         aside.rename(to)
@@ -200,7 +199,7 @@ def _copy(ends: dict[Path, int], read: Verification, to: Path) -> None:
 
 
 def _copy_bytes(original: BinaryIO, copy: BinaryIO, size: int) -> None:
-    """The first bytes of one file to another, which is synced."""
+    """The next bytes of one file to another, which is synced."""
     while size:
         part = original.read(min(size, 1 << 20))
         if not part:

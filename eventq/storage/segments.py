@@ -47,10 +47,11 @@ class Cursor:
     """A place in a log just behind a line that was checked: what comes next can be checked too.
 
     `first` names the segment, `offset` is the byte in it, `lines` how many lines of it were read
-    (None: began in its middle), `seq` and `hash` are those of the last line.
+    (None: began in its middle), `seq` and `hash` are those of the last line. `redone` are the last
+    bytes before it, as far as they were read from the redo file, since the segment lacks them.
     """
 
-    __slots__ = ("first", "hash", "lines", "log", "offset", "seq")
+    __slots__ = ("first", "hash", "lines", "log", "offset", "redone", "seq")
 
     def __init__(self, log: Path, first: int = 1) -> None:
         self.log = log
@@ -59,19 +60,20 @@ class Cursor:
         self.lines = 0
         self.seq = first - 1
         self.hash: bytes | None = GENESIS.encode() if first == 1 else None
+        self.redone = b""
 
     def copy(self) -> Cursor:
         """The same place, to go on from there separately."""
         copy = Cursor.__new__(Cursor)
         copy.log, copy.first, copy.offset = self.log, self.first, self.offset
-        copy.lines, copy.seq, copy.hash = self.lines, self.seq, self.hash
+        copy.lines, copy.seq, copy.hash, copy.redone = self.lines, self.seq, self.hash, self.redone
         return copy
 
     def behind(self, size: int, seq: int, digest: bytes) -> Cursor:
         """The place behind the next line, which has so many bytes."""
         behind = Cursor.__new__(Cursor)
         behind.log, behind.first, behind.offset = self.log, self.first, self.offset + size
-        behind.lines, behind.seq, behind.hash = self.lines + 1, seq, digest
+        behind.lines, behind.seq, behind.hash, behind.redone = self.lines + 1, seq, digest, b""
         return behind
 
     @property
@@ -137,15 +139,21 @@ class Cursor:
         known = find_segments(self.log)
         if known and known[0] > self.first:
             raise self._missing(f"the log begins only with entry {known[0]}")
+        damage: LogDamaged | None = None
         rest = 0  # the file may have been archived since it was found
-        while self.file.exists():
-            yield from twice(self, lambda: self._read_on(parse))
-            rest = self.file.stat().st_size - self.offset
-            if not self.next_segment(rest):
-                break
+        try:
+            while self.file.exists():
+                yield from twice(self, lambda: self._read_on(parse))
+                rest = self.file.stat().st_size - self.offset
+                if not self.next_segment(rest):
+                    break
+        except LogDamaged as error:
+            damage = error
         later = [first for first in known if first > self.first]
-        if not later:
-            yield from self.follow(io.BytesIO(missing(self)), parse)
+        self.redone = b"" if later else missing(self)
+        if damage is not None and not self.redone:
+            raise damage
+        yield from self.follow(io.BytesIO(self.redone), parse)
         if later and not rest:
             name = segment_path(self.log, self.seq + 1).name
             raise self._missing(f"the segment {name} is missing, and entry {later[0]} is there")

@@ -1,4 +1,5 @@
-"""Syncing the log of a handle: when, once for all who wait, and what a sync that fails means.
+"""Syncing the log of a handle: which file, when, once for all who wait, and what it means that
+a sync fails.
 
 The kernel may have dropped what it could not write, show it all the same for a while, and not say
 so again. So a failed sync is never tried again: the handle answers nothing more, and a mark tells
@@ -110,6 +111,7 @@ class Synced:
         file, if that is worth having, and see whether what others wrote before stands there."""
         end = start + len(line)
         try:
+            new = self._redo is None
             if self._redo is None:
                 if self._alone < Redo.AFTER:
                     return
@@ -118,7 +120,8 @@ class Synced:
                 return  # what is not synced in the segment would be written over there
             self._redo.write(line, start)
             known = max(self._covered, self._safe)
-            if known < start and not self._redo.holds(self._segment, known, start):
+            # Another's sync of it may have failed before: that can be read, and is told nobody.
+            if known < start and (new or not self._redo.holds(self._segment, known, start)):
                 return
         except OSError:  # it costs time, and no more, to do without
             self._leave_redo(-NOT_SOON)
@@ -164,7 +167,7 @@ class Synced:
             except OSError as error:
                 self._sync_failed(error)
             self._synced = written
-            if redo is None:
+            if redo is None and cursor.first == self._cursor.first:  # else a handler has gone on
                 self._safe = end
                 self._alone += self._later is None
 

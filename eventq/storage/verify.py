@@ -58,6 +58,15 @@ class Problem:
     byte: int | None = None
 
 
+@frozen
+class Redone:
+    """Lines that stand in the redo file alone: where they belong in which segment."""
+
+    file: Path
+    byte: int
+    lines: bytes
+
+
 class _Read:
     """A line, its entry, and whether it is of the present version, which can be encoded again."""
 
@@ -100,8 +109,8 @@ class Verification:
         """Where the last line that was read begins: the file, the line, the byte."""
         self.end = 0
         """Where it ends, as a byte of its file."""
-        self.redo: tuple[Path, int, bytes] | None = None
-        """What the redo file alone has: the file and the byte where it belongs, and the lines."""
+        self.redo: Redone | None = None
+        """What the redo file alone has."""
         self.present = True
         """Whether the last line that was read is of the present version of the format."""
         self.error: LogNewer | OSError | None = None
@@ -131,7 +140,8 @@ class Verification:
             self._wrong(Fault.NOT_CHECKED, error.seq, error.what, *where)
         except OSError as error:
             self.whole, self.error = False, error
-            self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error.strerror), self._cursor.file)
+            file = Path(error.filename) if error.filename else self._cursor.file
+            self._wrong(Fault.NOT_CHECKED, self.head[0] + 1, str(error.strerror), file)
 
     def _entries(self) -> Iterator[Entry]:
         if not self.segments:
@@ -139,21 +149,28 @@ class Verification:
         if self.segments[0] != 1:
             self._begin_behind_the_archive()
         cursor = self._cursor
-        while True:
-            yield from twice(cursor, self._in_segment)
-            rest = cursor.file.stat().st_size - cursor.offset
-            if not cursor.next_segment(rest):
-                break
+        damage: LogDamaged | None = None
+        rest = 0
+        try:
+            while True:
+                yield from twice(cursor, self._in_segment)
+                rest = cursor.file.stat().st_size - cursor.offset
+                if not cursor.next_segment(rest):
+                    break
+        except LogDamaged as error:
+            damage = error
+        redo = b"" if cursor.first < self.segments[-1] else missing(cursor)
+        if damage is not None and not redo:
+            raise damage
         for first in self.segments:
             if first > max(cursor.seq, cursor.first):
                 raise cursor.damaged(f"the next file of the log begins only with entry {first}")
-        if redo := missing(cursor):
-            self.redo = cursor.file, cursor.offset, redo
-            if cursor.file.stat().st_size < cursor.offset + len(redo):  # else just written
-                self.notes.append(
-                    f"{cursor.file} lacks its end since a power cut: the redo file has it "
-                    f"({len(redo)} bytes), and who next opens the queue to write puts it back"
-                )
+        if redo:
+            self.redo = Redone(cursor.file, cursor.offset, redo)
+            self.notes.append(
+                f"{cursor.file} lacks its end since a power cut: the redo file has it "
+                f"({len(redo)} bytes), and who next opens the queue to write puts it back"
+            )
             yield from self._checked(io.BytesIO(redo))
         elif rest:
             self._note_tail(rest)
@@ -181,7 +198,7 @@ class Verification:
             yield from self._checked(file)
 
     def _checked(self, file: BinaryIO) -> Iterator[Entry]:
-        """The entries of one segment, from where the cursor stands, each encoded again."""
+        """The entries that follow in this file, from the cursor on, each encoded again."""
         cursor = self._cursor
         self.end = cursor.offset
         for number, read in enumerate(cursor.follow(file, _Read), cursor.lines + 1):

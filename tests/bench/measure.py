@@ -157,6 +157,7 @@ def unsynced() -> Iterator[None]:
         mock.patch("os.fdatasync", nothing),
         mock.patch("os.posix_fadvise", nothing),
         mock.patch("eventq.storage.syncing.HEAD_START", 0.0),
+        mock.patch("eventq.storage.redo.Redo.AFTER", 1 << 62),
     ):
         yield
 

@@ -35,9 +35,10 @@ def _files(queue: Path) -> list[Path]:
 
 @contextmanager
 def damaged(queue: Path) -> Iterator[None]:
-    """Whatever was done to the log in this block is undone at its end: its files hold what they
-    held, and there are no others. Folders beside the log are left alone."""
-    before = {file: (file.read_bytes(), file.stat().st_mode) for file in _files(queue)}
+    """Whatever was done to the log in this block is undone at its end: its files, and the redo
+    file, hold what they held, and the log has no others. All else beside it is left alone."""
+    files = [*_files(queue), *queue.glob("redo")]
+    before = {file: (file.read_bytes(), file.stat().st_mode) for file in files}
     try:
         yield
     finally:
