@@ -202,7 +202,6 @@ class Handle(View):
         log = self._log
         with log.alone():
             if isinstance(log, Log):
-                log.renew()
                 log.put_back()
             self._catch_up(locked=True)
             if self._current.now.admission == "absent":

@@ -91,6 +91,26 @@ def test_what_is_archived_comes_back_the_same(queue: Path, attic: Path) -> None:
     check(queue)
 
 
+def test_another_may_archive_the_same_meanwhile(
+    queue: Path, attic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both did what was asked; it is where the first of them has put it."""
+    put, known = archive_module._put, firsts(queue)
+
+    def others_first(*asked: Any) -> None:
+        put(*asked)
+        monkeypatch.setattr(archive_module, "_put", put)
+        assert archived(queue, attic) == known[:-1]
+
+    monkeypatch.setattr(archive_module, "_put", others_first)
+    with WorkQueue.open(queue) as q:
+        q.archive(attic, before=known[1])
+    assert firsts(queue) == known[-1:]
+    WorkQueue.unarchive(queue)
+    assert firsts(queue) == known
+    check(queue)
+
+
 def files(attic: Path) -> list[Path]:
     return sorted(attic.glob("*.jsonl"))
 

@@ -64,11 +64,12 @@ def _move(log: Log, first: int, to: Path) -> Moved:
     moved = _told(folder, first, text, str(to))
     _put(log, text, to / moved.name)
     with log.alone():
-        log.look()
-        others = [one for one in recorded(folder) if one.first != first]
-        write_record(log.disk, folder, [*others, moved])
-        log.disk.unlink(file)
-        log.disk.sync_folder(folder)
+        log.look(locked=True)
+        if file.exists():  # else another has archived it meanwhile
+            others = [one for one in recorded(folder) if one.first != first]
+            write_record(log.disk, folder, [*others, moved])
+            log.disk.unlink(file)
+            log.disk.sync_folder(folder)
     return moved
 
 

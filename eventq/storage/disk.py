@@ -80,9 +80,10 @@ class Disk:
 
     def write_all(self, descriptor: int, data: bytes, offset: int) -> None:
         """Write all of it there, however little is taken at a time."""
-        while data:
-            written = self.pwrite(descriptor, data, offset)
-            data, offset = data[written:], offset + written
+        rest = memoryview(data)
+        while rest:
+            written = self.pwrite(descriptor, rest, offset)
+            rest, offset = rest[written:], offset + written
 
     def write_file(self, file: Path, data: bytes, taken: int = os.O_EXCL) -> None:
         """Write a file that lasts, but for its name. `taken` is the flag of `open` that says what

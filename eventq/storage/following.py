@@ -21,7 +21,7 @@ from eventq.storage.disk import Disk
 from eventq.storage.errors import Archived, HandleBusy, LogDamaged, LogNewer, NotAQueue, ReadOnly
 from eventq.storage.folders import make_folders
 from eventq.storage.lock import NOW, check_timeout, tell_of_forks, wait_for_lock
-from eventq.storage.mending import mend, pread
+from eventq.storage.mending import mend, pread, renew
 from eventq.storage.place import LOOK_EVERY, check_lock, check_segment, last_named
 from eventq.storage.redo import Redo, reaches
 from eventq.storage.segments import CUT_SHORT
@@ -156,12 +156,15 @@ class Followed(Synced):
         if lock >= 0:
             os.close(lock)
 
-    def look(self) -> None:
-        """See that what is open is what stands at its path. Raises QueueReplaced, Archived."""
+    def look(self, *, locked: bool = False) -> None:
+        """See that what is open is what stands at its path; under the lock, put a synced copy of
+        the last segment in its place where a sync has failed. Raises QueueReplaced, Archived."""
         self._look_at = 0.0
         named = last_named(self._names)
         if self._lock >= 0:
             check_lock(self.path, self._lock)
+        if locked and self._mark.exists():
+            renew(self.disk, self._folder, self._mark)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
             self._switch(self._open(self._cursor.file), self._cursor)
         if self._redo is not None and not self._redo.stands():
@@ -173,7 +176,7 @@ class Followed(Synced):
     def behind(self, *, locked: bool = False) -> bool:
         """Whether there is, or may be, something that this handle has not read."""
         if monotonic() >= self._look_at:
-            self.look()
+            self.look(locked=locked)
         if self._segment < 0:
             return self._cursor.file.exists()
         lock = NO_LOCK
@@ -181,7 +184,7 @@ class Followed(Synced):
             of_lock = os.fstat(self._lock)
             lock = of_lock.st_size if of_lock.st_nlink else UNKNOWN
         if lock == UNKNOWN or os.fstat(self._names).st_mtime_ns != self._named:
-            self.look()
+            self.look(locked=locked)
         if os.lseek(self._segment, 0, os.SEEK_END) != self._cursor.offset:
             return True
         return lock != self._begun and self._followed(lock, locked=locked)

@@ -20,7 +20,6 @@ from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import Archived, LogDamaged, LogNewer
 from eventq.storage.following import NOTHING, Followed
 from eventq.storage.lock import NOW, TIMEOUT
-from eventq.storage.mending import renew
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.replaying import entries_since, fold, lost, state_after
 from eventq.storage.segments import Cursor, segment_path
@@ -102,14 +101,6 @@ class Log(Followed):
 
     # Writing, under the lock.
 
-    def renew(self) -> None:
-        """After a failed sync: put a synced copy of the open segment in its place, see `mending`.
-
-        Called under the lock.
-        """
-        if self._mark.exists():
-            renew(self.disk, self._folder, self._mark)
-
     def put_back(self) -> None:
         """Write to the segment what `state` has read from the redo file, since a power cut took it
         from there. Under the lock. Raises OSError."""
@@ -161,7 +152,7 @@ class Log(Followed):
 
     def _roll(self) -> None:
         """Sync the full segment and begin the next."""
-        self.look()  # a name is about to be made
+        self.look(locked=True)  # a name is about to be made
         cursor = self._cursor
         self.sync()
         self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
@@ -220,7 +211,7 @@ class Log(Followed):
         to be waited for, is left to the next."""
         with suppress(OSError, Archived, LogDamaged):
             self._flock(self._lock, NOW)  # until that file is closed
-            self.look()
+            self.look(locked=True)
             if self._redo is not None and os.fstat(self._lock).st_size == self._begun:
                 self.sync()  # no later segment is there: so all of the log is in its segments
                 self._redo.empty()

@@ -1,11 +1,11 @@
 """What the next writer mends under the lock: a torn tail, and a segment that a failed sync left.
 
-Nothing else is ever mended; what is cut off is kept.
+What is cut off is kept. Nothing else is ever mended, but that lines which a power cut took are
+written again from the redo file.
 """
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,11 +54,13 @@ def renew(disk: Disk, log: Path, mark: Path) -> None:
     segments = find_segments(log)
     if segments:
         file = segment_path(log, segments[-1])
-        text = file.read_bytes()
-        for _ in Cursor(log, segments[-1]).follow(io.BytesIO(text)):
+        cursor = Cursor(log, segments[-1])
+        for _ in cursor.forward():
             pass
+        text, redone = file.read_bytes(), cursor.redone
         aside = file.with_suffix(".tmp")
-        disk.write_file(aside, text, os.O_TRUNC)
+        begin = text[: cursor.offset - len(redone)]
+        disk.write_file(aside, begin + redone + text[cursor.offset :], os.O_TRUNC)
         disk.rename(aside, file)
     disk.sync_folder(log)
     disk.unlink(mark)  # if that does not last, one renewal more is done

@@ -20,6 +20,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from eventq.storage.chain import prev_of
 from eventq.storage.disk import Disk
 from eventq.storage.errors import LogDamaged
 
@@ -49,7 +50,11 @@ class Redo:
         try:
             size = os.lseek(self.descriptor, 0, os.SEEK_END)
             if size < Redo.SIZE:  # what is there may be all that others have of their lines
-                disk.write_all(self.descriptor, bytes(Redo.SIZE - size), size)
+                try:
+                    disk.write_all(self.descriptor, bytes(Redo.SIZE - size), size)
+                except OSError:
+                    disk.ftruncate(self.descriptor, size)  # the log may need the room
+                    raise
                 disk.fsync(self.descriptor)
             disk.sync_folder(queue)
         except BaseException:
@@ -81,7 +86,7 @@ class Redo:
         """Whether this is still the file of that name, at its full size."""
         try:
             there = os.path.samestat(self._file.stat(), os.fstat(self.descriptor))
-        except FileNotFoundError:
+        except OSError:
             return False
         return there and os.lseek(self.descriptor, 0, os.SEEK_END) >= Redo.SIZE
 
@@ -102,6 +107,8 @@ def missing(cursor: Cursor) -> bytes:
     text = _ring(cursor, cursor.offset, Redo.SIZE)
     if not text or not _taken(cursor):
         return b""
+    if cursor.offset and prev_of(text[: text.find(b"\n") + 1]) is not None:
+        return b""  # that begins a segment, which is not there
     after = cursor.copy()
     try:
         for _ in after.follow(io.BytesIO(text)):
@@ -134,8 +141,9 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
     """What stands here for so many bytes of the segment from there on; nothing where that does
     not begin as a line or its end does, as nearly always: then the rest need not be read."""
     at = offset % Redo.SIZE
+    redo = cursor.log.parent / _NAME
     try:
-        with (cursor.log.parent / _NAME).open("rb") as file:
+        with redo.open("rb") as file:
             file.seek(at)
             if (text := file.read(1)) not in (b"{", b'"'):
                 return b""
@@ -144,3 +152,6 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
             return text + file.read(size - len(text))
     except (FileNotFoundError, IsADirectoryError):
         return b""
+    except OSError as error:
+        error.filename = str(redo)  # which a failed read does not say
+        raise

@@ -3,7 +3,7 @@ a sync fails.
 
 The kernel may have dropped what it could not write, show it all the same for a while, and not say
 so again. So a failed sync is never tried again: the handle answers nothing more, and a mark tells
-who opens the log next not to trust what it reads, see `mending`.
+who has the lock next not to trust what can be read, see `mending`.
 """
 
 from __future__ import annotations
@@ -181,12 +181,13 @@ class Synced:
             raise error  # else nothing can be written there, and so nothing is unsynced
 
     def _leave_mark(self) -> None:
-        """Say to who opens the log next that what it reads may not be on disk. On a disk that
+        """Say to who has the lock next that what can be read may not be on disk. On a disk that
         fails that may fail as well: then at the next occasion."""
         if self._unmarked:
             with suppress(OSError):
                 os.close(self.disk.open(self._mark, os.O_WRONLY | os.O_CREAT))
                 self._unmarked = False
+                os.utime(self.path / "log")  # as a new name does, it makes all others look
 
     def _sync_names(self) -> None:
         """Make the name of a new segment last before its first line is: whoever made the file may
