@@ -848,7 +848,7 @@ def test_who_may_not_read_it_is_told_which_file_that_is(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_open(tmp_path: Path) -> None:
-    """By who shut, nor by who cannot make the file."""
+    """By who shut, nor by who cannot make the file, or not even the lock."""
     before = os.listdir("/dev/fd")  # noqa: PTH208
     with at_work(tmp_path / "q", RealDisk()):
         pass
@@ -856,6 +856,9 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     disk.fail("fsync", error=errno.ENOSPC, times=None)
     with at_work(tmp_path / "other", disk):
         pass
+    disk.fail("open", error=errno.EMFILE)
+    with pytest.raises(OSError, match="Too many"):
+        WorkQueue.open(tmp_path / "third", disk=disk)
     assert os.listdir("/dev/fd") == before  # noqa: PTH208
 
 

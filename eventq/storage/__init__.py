@@ -16,7 +16,8 @@ and `work` keep files of their own beside these.)
 The log
 =======
 
-The log is the queue; all else can be lost. A segment holds entries, one a line, UTF-8, each ended
+The log is the queue, with what `redo` has of its end after a power cut; all else can be lost. A
+segment holds entries, one a line, UTF-8, each ended
 by a newline alone:
 
     {"v":1,"seq":7,"at":"2026-11-30T12:00:00.123456Z","by":"worker-3","do":"fail",
@@ -45,14 +46,15 @@ others to look for a new segment; then that is made, and its name synced before 
 written.
 
 A handle that writes much writes each line to `redo` as well, under the same lock and behind the
-segment, and syncs that file alone: it is 256 KiB long and written over in place, which takes two
-thirds of the time that a sync of a file takes which has grown. Byte x of the last segment stands at
-x modulo that size. The segment is synced before what it may still lack is written over, and where a
-line before ours does not stand in `redo`, since another handle has written it without, or it is too
-long. After a power cut, then, lines may be missing at the end of the last segment that were
-answered for: they stand in `redo`, and are found by the chain alone, which nothing else continues.
-Who reads takes them from there; who opens the queue to write puts them back first. When a handle is
-shut the segment is synced and `redo` emptied: a log at rest is its segments.
+segment, and syncs that file alone: it is 256 KiB long and written over in place, and a sync of it
+takes two thirds of the time that one of a file takes which has grown. Byte x of the last segment
+stands at x modulo that size. The segment is synced before what it may still lack is written over,
+and where a line before ours does not stand in `redo`, since it is too long or another handle has
+written it without. After a power cut, then, lines that were answered for may be missing at the end
+of the last segment, or zeros may stand there before others: the lines stand in `redo`, and are
+found by the chain alone, which nothing else continues. Who reads takes them from there; who opens
+the queue to write puts them back first. A handle that is shut syncs the segment and empties `redo`,
+unless another has the lock just then: a log at rest is its segments, but after a kill.
 
 What was answered yes is on disk, in order, as far as the disk is honest: it survives the death of
 the process and a power cut. With durability "process" it is written, and synced within a second
@@ -64,7 +66,7 @@ is less safe than itself.
 A write that fails, for want of room or for an error, is rolled back under the same lock, and the
 queue can be used again, by everyone. A sync that fails is never tried again, since the kernel may
 have dropped what it could not write and not say so twice: the handle answers nothing more, and
-leaves the mark. Who opens a marked log puts a copy of the last segment, checked line by line and
+leaves the mark. Who has the lock next puts a copy of the last segment, checked line by line and
 synced, in its place before anything is appended.
 
 What a caller sends with one command has a limit, 64 MiB unless told otherwise: a payload, a result,
@@ -94,7 +96,7 @@ Reading
 Reading changes nothing, needs no lock, works on media that cannot be written to and while others
 append. Half a line at the end is not there yet. The next writer cuts it off under the lock, and
 keeps it in `torn/`; zeros up to the end count as half a line. A last line that only lacks its
-newline is finished.
+newline is finished, and one that `redo` has whole is written over from there.
 
 Any other misfit is damage: a hash, a seq, a `prev`, a field that does not fit, a segment that is
 missing or cut short. It is told with its file, line and byte, what was expected and what to do, and

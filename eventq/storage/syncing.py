@@ -33,12 +33,12 @@ alone, since it is written before, and synced soon after."""
 
 HEAD_START = 15e-6
 """How many seconds the disk is given for the bytes of a command before it is asked to sync them.
-Who asks at once is put to sleep twice, for the bytes and then for all that the disk has not kept
-yet, and to be woken costs more than to wait: measured, 2 to 8% of a synced command. Making the
-answer takes a part of this anyway."""
+Who asks at once is put to sleep twice, for the bytes and then for the flush of the disk, and to be
+woken costs more than to wait: measured, 2 to 8% of a synced command. Making the answer takes a part
+of this anyway."""
 
 NOT_SOON = 10_000
-"""How many commands are synced in their segment before a redo file that failed is tried again."""
+"""How often the segment is synced before a redo file that failed is tried again."""
 
 
 class Synced:
@@ -65,8 +65,9 @@ class Synced:
         self._covered = 0
         """How much of it is either synced, or stands in the redo file as well."""
         self._redo: Redo | None = None
-        self._alone = 0
-        """How often the segment was synced, without a redo file."""
+        self._segment_syncs = 0
+        """How often the segment was synced before an answer, as far as that counts towards the
+        making of a redo file."""
         self._unsynced = 0
         """About how many bytes were written here since the last sync."""
         self._later = Later(lambda: self.sync(self.seq)) if durability == "process" else None
@@ -113,7 +114,7 @@ class Synced:
         try:
             new = self._redo is None
             if self._redo is None:
-                if self._alone < Redo.AFTER:
+                if self._segment_syncs < Redo.AFTER:
                     return
                 self._redo = Redo(self.disk, self.path)
             if end - self._safe > Redo.SIZE:
@@ -128,10 +129,12 @@ class Synced:
         else:
             self._covered = end
 
-    def _leave_redo(self, alone: int) -> None:
-        """Do without a redo file, until so many more commands are synced: not while one is."""
+    def _leave_redo(self, counted: int) -> None:
+        """Do without a redo file, with so many syncs counted towards the next: not while one is
+        synced."""
         with self._syncing:
-            redo, self._redo, self._covered, self._alone = self._redo, None, 0, alone
+            redo, self._redo = self._redo, None
+            self._covered, self._segment_syncs = 0, counted
             if redo is not None:
                 redo.close()
 
@@ -169,7 +172,7 @@ class Synced:
             self._synced = written
             if redo is None and cursor.first == self._cursor.first:  # else a handler has gone on
                 self._safe = end
-                self._alone += self._later is None
+                self._segment_syncs += self._later is None
 
     def _sync_failed(self, error: OSError) -> None:
         if not self.read_only:
