@@ -150,7 +150,7 @@ def snapshots(folder: Path) -> list[int]:
 
 
 def save(folder: Path, state: State, cursor: Cursor, disk: Disk = DISK) -> Path:
-    """Write a snapshot of this state, which is synced in its segment up to the cursor: aside, then renamed."""
+    """Write a snapshot of this state, whose segment is synced up to there: aside, then renamed."""
     encode = msgspec.json.Encoder().encode
     rows = b"".join(encode(_row(record)) + b"\n" for record in state.in_order())
     assert state.at is not None
