@@ -187,7 +187,7 @@ class View:
         """The seq and the hash of the last entry, which is on disk: keep it to prove the log
         complete one day."""
         head = self._looked(lambda _: self._log.head)
-        self._log.sync(head[0])
+        self._log.sync_for_good(head[0])
         return head
 
     def snapshot(self) -> Path:

@@ -534,6 +534,25 @@ def test_what_another_failed_to_sync_there_is_not_trusted(tmp_path: Path) -> Non
                 assert left.state == other.state
 
 
+@pytest.mark.parametrize("look", ["head", "snapshot"])
+def test_a_look_rests_on_nothing_whose_sync_has_failed(look: str, tmp_path: Path) -> None:
+    """Without the lock, in a segment that was opened since, whose kernel does not tell."""
+    disk = FaultyDisk()
+    path = tmp_path / "q"
+    other = at_work(path, disk, 4, segment_bytes=3000)
+    with WorkQueue.open(path, disk=disk, clock=Ticks(), segment_bytes=3000) as q:
+        while len(segments(path)) < 2:
+            q.enqueue()
+        disk.fail("fdatasync")
+        with pytest.raises(OSError, match="Input/output"):
+            q._log.sync()  # type: ignore[union-attr]
+    seq, _ = other.head if look == "head" else (int(other.snapshot().stem), "")
+    disk.leave(path, tmp_path / "left", lose_all)
+    with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
+        assert left.state.seq >= seq == other.state.seq
+    other.shut()
+
+
 @pytest.mark.parametrize("after", [1, NEVER])
 def test_who_has_the_lock_next_renews_a_segment_whose_sync_has_failed(
     after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -162,9 +162,17 @@ class Log(Followed):
         after.next_segment(0)
         self._switch(descriptor, after)
 
+    def sync_for_good(self, seq: int | None = None) -> None:
+        """As `sync`, for what was read without the lock: where a sync of another's has failed this
+        one proves nothing, and all is on disk when the log is renewed."""
+        self.sync(seq)
+        if not self.read_only and self._mark.exists():
+            with self.alone():
+                self.look(locked=True)
+
     def snapshot(self, state: State, cursor: Cursor) -> Path:
         """Write a snapshot of this state, which is that of the cursor."""
-        self.sync()  # in the segment: who opens with it looks for its line there
+        self.sync_for_good()  # in the segment: who opens with it looks for its line there
         with self.mutex:
             self.look()
         return save(self.path / "snapshots", state, cursor, self.disk)

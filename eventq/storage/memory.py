@@ -77,7 +77,7 @@ class MemoryLog:
     def secure(self, seq: int) -> None:
         """Nothing is safer than the process."""
 
-    def sync(self, seq: int) -> None:
+    def sync_for_good(self, seq: int) -> None:
         """Nothing outlives the process."""
 
     def entries(self, since: int) -> Iterator[Entry]:
