@@ -277,6 +277,7 @@ def test_without_segments_there_is_no_log(tmp_path: Path) -> None:
     with at_work(tmp_path / "q", RealDisk(), 3) as q:
         shutil.copytree(q.path or "", tmp_path / "left")
     for file in segments(tmp_path / "left"):
+        (tmp_path / "left" / "redo").write_bytes(file.read_bytes()[:2000].ljust(2000))
         file.unlink()
     with pytest.raises(NotAQueue):
         WorkQueue.open(tmp_path / "left", read_only=True)
@@ -436,6 +437,7 @@ def test_a_handle_that_slept_takes_nothing_for_safe(tmp_path: Path) -> None:
             path, disk=disk, clock=Ticks(), durability="process", segment_bytes=6000
         ) as other,
     ):
+        q._log.sync()  # type: ignore[union-attr]
         while len(segments(path)) < 2:
             other.enqueue()
         other.archive(tmp_path / "archive")
@@ -443,6 +445,11 @@ def test_a_handle_that_slept_takes_nothing_for_safe(tmp_path: Path) -> None:
         q.enqueue("theirs")  # a repeat: nothing is written for it
         disk.leave(path, tmp_path / "left", lose_all)
         assert digest_of(lines(tmp_path / "left")[-1]).decode() == q.head[1]
+        for n in range(4):
+            q.enqueue(f"ours {n}")
+            disk.leave(path, tmp_path / str(n), lose_all)
+            with WorkQueue.open(tmp_path / str(n), clock=Ticks()) as left:
+                assert left.state.seq == q.state.seq
 
 
 class Mixed:
@@ -524,9 +531,10 @@ def test_what_another_failed_to_sync_there_is_not_trusted(tmp_path: Path) -> Non
             one.enqueue()
         other._log.sync()  # type: ignore[union-attr]
         disk.fail("fdatasync")
+        disk.fail("open")  # not even the mark can be made
         with pytest.raises(OSError, match="Input/output"):
             one.enqueue("no answer")
-        assert disk.failed[-1].file == "redo"
+        assert [call.file for call in disk.failed] == ["redo", "unsynced"]
         for n in range(8):
             other.enqueue(f"yes {n}")
             disk.leave(path, tmp_path / str(n), lose_all)
@@ -535,8 +543,11 @@ def test_what_another_failed_to_sync_there_is_not_trusted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("look", ["head", "snapshot"])
-def test_a_look_rests_on_nothing_whose_sync_has_failed(look: str, tmp_path: Path) -> None:
+def test_a_look_rests_on_nothing_whose_sync_has_failed(
+    look: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the lock, in a segment that was opened since, whose kernel does not tell."""
+    small_redo(monkeypatch, after=NEVER)
     disk = FaultyDisk()
     path = tmp_path / "q"
     other = at_work(path, disk, 4, segment_bytes=3000)
@@ -545,7 +556,9 @@ def test_a_look_rests_on_nothing_whose_sync_has_failed(look: str, tmp_path: Path
             q.enqueue()
         disk.fail("fdatasync")
         with pytest.raises(OSError, match="Input/output"):
-            q._log.sync()  # type: ignore[union-attr]
+            q.enqueue("no answer")
+    with WorkQueue.open(path, read_only=True) as reader, untouched(path):
+        assert reader.task("no answer")
     seq, _ = other.head if look == "head" else (int(other.snapshot().stem), "")
     disk.leave(path, tmp_path / "left", lose_all)
     with WorkQueue.open(tmp_path / "left", clock=Ticks()) as left:
@@ -569,19 +582,22 @@ def test_who_has_the_lock_next_renews_a_segment_whose_sync_has_failed(
                 q.enqueue()
             for n in range(3):
                 q.enqueue(f"answered {n}")
+            if segment_bytes > 3000:
+                time.sleep(0.02)  # as long as a name is new, each command looks at all
+                other.enqueue("looks, and would not for a while")
             disk.fail("fdatasync")
             with pytest.raises(OSError, match="Input/output"):
                 q.snapshot()
         assert disk.failed[-1].file == segments(path)[-1].name
         for n in range(3):
             other.enqueue(f"others' {n}")
+            assert not (path / "unsynced").exists()
             for m, choose in enumerate((lose_all, lambda count: count - 1)):
                 left = tmp_path / f"{segment_bytes} {n} {m}"
                 disk.leave(path, left, choose)
                 with WorkQueue.open(left, clock=Ticks()) as found:
                     assert found.state == other.state
         other.shut()
-        assert not (path / "unsynced").exists()
         disk.leave(path, tmp_path / f"{segment_bytes} at last", lose_all)
         check(tmp_path / f"{segment_bytes} at last")
 
@@ -618,7 +634,7 @@ class Signalled(FaultyDisk):
 
     def fdatasync(self, descriptor: int) -> None:
         super().fdatasync(descriptor)
-        if self.armed:
+        if self.armed and self.calls[-1].file != "redo":
             self.armed = False
             signal.raise_signal(signal.SIGUSR1)
 
@@ -638,9 +654,10 @@ def test_a_handler_of_a_signal_may_go_on_to_the_next_segment(rolls: int, tmp_pat
 
         before = signal.signal(signal.SIGUSR1, handler)
         try:
-            while len(segments(path)) == 1:
-                disk.armed = disk.armed or synced(disk)[-1] == "redo"
-                q.enqueue(None, "x" * 150)
+            q._log._leave_redo(-1)  # type: ignore[union-attr]
+            disk.armed = True
+            q.enqueue("its segment is synced")
+            assert len(segments(path)) == rolls + 1
         finally:
             signal.signal(signal.SIGUSR1, before)
         for _ in range(25):
@@ -837,6 +854,18 @@ def test_a_log_that_is_damaged_keeps_nobody_from_shutting(tmp_path: Path) -> Non
         q.enqueue()
 
 
+def test_a_log_that_is_archived_keeps_nobody_from_shutting(tmp_path: Path) -> None:
+    """Another has gone on from there."""
+    path = tmp_path / "q"
+    q = at_work(path, RealDisk(), 12, segment_bytes=6000)
+    with WorkQueue.open(path, segment_bytes=3000) as other:
+        other.enqueue("in the next")
+        other.archive(tmp_path / "archive")
+    q.shut()
+    with WorkQueue.open(path) as other:
+        assert other.task("in the next")
+
+
 def test_who_may_not_read_it_is_told_which_file_that_is(tmp_path: Path) -> None:
     """Lines that were answered may stand there. A folder of that name is none of ours."""
     with at_work(tmp_path / "q", RealDisk()) as q:
@@ -857,6 +886,11 @@ def test_who_may_not_read_it_is_told_which_file_that_is(tmp_path: Path) -> None:
         (tmp_path / "q" / "redo").symlink_to("redo")
         q._log.look()  # type: ignore[union-attr]
         assert q.enqueue("does without")
+    redo.unlink()
+    redo.symlink_to("/proc/self/mem")  # which opens, and does not read
+    with pytest.raises(OSError, match="Input/output") as told:
+        WorkQueue.open(tmp_path / "left", read_only=True)
+    assert told.value.filename == str(redo)
     redo.unlink()
     redo.mkdir()
     for read_only in (True, False):

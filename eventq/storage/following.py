@@ -159,7 +159,6 @@ class Followed(Synced):
     def look(self, *, locked: bool = False) -> None:
         """See that what is open is what stands at its path; under the lock, put a synced copy of
         the last segment in its place where a sync has failed. Raises QueueReplaced, Archived."""
-        self._look_at = 0.0
         named = last_named(self._names)
         if self._lock >= 0:
             check_lock(self.path, self._lock)

@@ -54,13 +54,10 @@ def renew(disk: Disk, log: Path, mark: Path) -> None:
     segments = find_segments(log)
     if segments:
         file = segment_path(log, segments[-1])
-        cursor = Cursor(log, segments[-1])
-        for _ in cursor.forward():
+        for _ in Cursor(log, segments[-1]).forward():
             pass
-        text, redone = file.read_bytes(), cursor.redone
         aside = file.with_suffix(".tmp")
-        begin = text[: cursor.offset - len(redone)]
-        disk.write_file(aside, begin + redone + text[cursor.offset :], os.O_TRUNC)
+        disk.write_file(aside, file.read_bytes(), os.O_TRUNC)
         disk.rename(aside, file)
     disk.sync_folder(log)
     disk.unlink(mark)  # if that does not last, one renewal more is done

@@ -159,7 +159,7 @@ class Verification:
                     break
         except LogDamaged as error:
             damage = error
-        redo = b"" if cursor.first < self.segments[-1] else missing(cursor)
+        redo = missing(cursor)
         if damage is not None and not redo:
             raise damage
         for first in self.segments:
