@@ -17,8 +17,7 @@ The log
 =======
 
 The log is the queue, with what `redo` has of its end after a power cut; all else can be lost. A
-segment holds entries, one a line, UTF-8, each ended
-by a newline alone:
+segment holds entries, one a line, UTF-8, each ended by a newline alone:
 
     {"v":1,"seq":7,"at":"2026-11-30T12:00:00.123456Z","by":"worker-3","do":"fail",
      "ask":{"lease":5,"retry_after":null},"events":[...],"hash":"9f2c..."}
