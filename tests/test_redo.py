@@ -629,6 +629,26 @@ def test_a_segment_is_renewed_with_what_the_redo_file_has(tmp_path: Path) -> Non
         shutil.rmtree(tmp_path / "again")
 
 
+def test_a_live_handle_renews_a_segment_with_what_the_redo_file_has(tmp_path: Path) -> None:
+    """What a failed sync has dropped shows as zeros, once the kernel lets go of its pages: before
+    the redo file goes round, the segment has those lines again."""
+    path, disk = tmp_path / "q", FaultyDisk()
+    with at_work(path, disk) as q:
+        while synced(disk)[-4:] != ["redo"] * 4:
+            q.enqueue()
+        (file,) = segments(path)
+        whole = file.read_bytes()
+        hole = whole[:-700] + bytes(300) + whole[-400:]
+        file.write_bytes(hole)
+        (path / "unsynced").touch()
+        q._log.look()  # type: ignore[union-attr]
+        time.sleep(0.15)
+        q.enqueue("behind it")
+        assert not (path / "unsynced").exists()
+        assert file.read_bytes().startswith(whole)
+    check(path)
+
+
 class Signalled(FaultyDisk):
     """A signal comes while it syncs, and is handled as that returns."""
 

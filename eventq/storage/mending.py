@@ -6,6 +6,7 @@ written again from the redo file.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from eventq.storage.chain import fits
 from eventq.storage.disk import Disk
+from eventq.storage.errors import LogDamaged
+from eventq.storage.redo import missing
 from eventq.storage.segments import Cursor, find_segments, segment_path
 
 __all__ = ["mend", "pread", "renew", "whole_line"]
@@ -49,15 +52,25 @@ def renew(disk: Disk, log: Path, mark: Path) -> None:
     """After a failed sync, which left the mark: put a synced copy of the open segment in its place.
 
     The kernel may have dropped what it could not write, show it all the same for a while, and not
-    say so again. Raises LogDamaged where a line does not fit.
+    say so again. The copy holds the bytes that were checked, and the lines that the redo file alone
+    has. Raises LogDamaged where a line does not fit.
     """
     segments = find_segments(log)
     if segments:
         file = segment_path(log, segments[-1])
-        for _ in Cursor(log, segments[-1]).forward():
-            pass
+        text, cursor = file.read_bytes(), Cursor(log, segments[-1])
+        damage: LogDamaged | None = None
+        try:
+            for _ in cursor.follow(io.BytesIO(text)):
+                pass
+        except LogDamaged as error:
+            damage = error
+        redone = missing(cursor)
+        if damage is not None and not redone:
+            raise damage
+        whole = text[: cursor.offset] + redone + text[cursor.offset + len(redone) :]
         aside = file.with_suffix(".tmp")
-        disk.write_file(aside, file.read_bytes(), os.O_TRUNC)
+        disk.write_file(aside, whole, os.O_TRUNC)
         disk.rename(aside, file)
     disk.sync_folder(log)
     disk.unlink(mark)  # if that does not last, one renewal more is done
