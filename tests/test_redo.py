@@ -7,6 +7,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -1075,3 +1077,15 @@ def test_damage_that_is_done_for_a_test_is_done_to_it_as_well(tmp_path: Path) ->
             lose_line(tmp_path / "cut", 3)
         with WorkQueue.open(tmp_path / "cut", read_only=True) as reader:
             assert reader.state == q.state
+
+
+def test_a_pipe_in_its_place_is_no_redo_file(tmp_path: Path) -> None:
+    # To open one for reading waits for whoever writes to it, and that is nobody.
+    at_work(tmp_path / "q", RealDisk()).shut()
+    (tmp_path / "q" / "redo").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "q" / "redo")
+    verify = [sys.executable, "-m", "eventq", "verify", "--queue", tmp_path / "q"]
+    assert subprocess.run(verify, capture_output=True, timeout=60, check=False).returncode == 0
+    with WorkQueue.open(tmp_path / "q") as q:
+        q.enqueue("one more")
+        assert q.task("one more") is not None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -143,6 +144,8 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
     at = offset % Redo.SIZE
     redo = cursor.log.parent / _NAME
     try:
+        if not stat.S_ISREG(redo.stat().st_mode):
+            return b""  # to open a pipe would wait for whoever writes to it
         with redo.open("rb") as file:
             file.seek(at)
             if (text := file.read(1)) not in (b"{", b'"'):
@@ -150,7 +153,7 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
             text += file.read(min(size, Redo.SIZE - at) - 1)
             file.seek(0)
             return text + file.read(size - len(text))
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         return b""
     except OSError as error:
         error.filename = str(redo)  # which a failed read does not say
