@@ -1089,3 +1089,28 @@ def test_a_pipe_in_its_place_is_no_redo_file(tmp_path: Path) -> None:
     with WorkQueue.open(tmp_path / "q") as q:
         q.enqueue("one more")
         assert q.task("one more") is not None
+
+
+def test_what_stands_behind_its_lines_has_to_fit_as_well(tmp_path: Path) -> None:
+    """It has the lines that became zeros, but not what was put behind them: that is damage, for
+    who verifies and for who opens, and nothing is put back."""
+    before, _ = after_a_power_cut(
+        at_work(tmp_path / "q", disk := FaultyDisk()), disk, tmp_path / "c"
+    )
+    file = segments(tmp_path / "c")[-1]
+    lacks = file.stat().st_size
+    whole = b"".join(before)
+    file.write_bytes(whole[:lacks] + bytes(len(whole) - lacks))
+    assert verified(tmp_path / "c").head[0] == len(before), "the zeros alone are no damage"
+    damaged_log = file.read_bytes() + b"x\n"
+    file.write_bytes(damaged_log)
+    found = verified(tmp_path / "c")
+    assert [problem.fault for problem in found.problems] == [Fault.DAMAGED]
+    with pytest.raises(LogDamaged) as told:
+        WorkQueue.open(tmp_path / "c")
+    assert (told.value.seq, told.value.byte) == (len(before) + 1, len(whole))
+    assert file.read_bytes() == damaged_log
+    with WorkQueue.open(tmp_path / "c", read_only=True) as left:
+        assert left.at(len(before)).seq == len(before)
+    repair(tmp_path / "c", tmp_path / "copy")
+    assert lines(tmp_path / "copy") == before

@@ -154,11 +154,20 @@ class Cursor:
         if damage is not None and not self.redone:
             raise damage
         yield from self.follow(io.BytesIO(self.redone), parse)
+        if self.redone:
+            self.check_rest()
         if later and not rest:
             name = segment_path(self.log, self.seq + 1).name
             raise self._missing(f"the segment {name} is missing, and entry {later[0]} is there")
         if later:
             raise self.damaged(CUT_SHORT)
+
+    def check_rest(self) -> None:
+        """Raise LogDamaged or LogNewer where what stands in the segment from here on does not
+        follow: lines that it lacks before this place would not make it whole."""
+        rest = self.copy()
+        for _ in twice(rest, lambda: rest._read_on(read)):
+            pass
 
     def _read_on(self, parse: Callable[[bytes], Any]) -> Iterator[Any]:
         with self.file.open("rb", buffering=1 << 20) as lines:

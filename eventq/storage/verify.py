@@ -172,6 +172,7 @@ class Verification:
                 f"({len(redo)} bytes), and who next opens the queue to write puts it back"
             )
             yield from self._checked(io.BytesIO(redo))
+            cursor.check_rest()
         elif rest:
             self._note_tail(rest)
 
