@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import NEVER, Ticks, check_chain, digest_of, lines, segments, small_redo, untouched
+from disk import (
+    NEVER,
+    Ticks,
+    body_of,
+    check_chain,
+    digest_of,
+    lines,
+    seal,
+    segments,
+    small_redo,
+    untouched,
+)
 from forked import check, children
 from terminal import eventq
 
@@ -1102,6 +1113,7 @@ def test_what_stands_behind_its_lines_has_to_fit_as_well(tmp_path: Path) -> None
     whole = b"".join(before)
     file.write_bytes(whole[:lacks] + bytes(len(whole) - lacks))
     assert verified(tmp_path / "c").head[0] == len(before), "the zeros alone are no damage"
+    assert len(verified(tmp_path / "c").notes) == 1, "nor half a line"
     damaged_log = file.read_bytes() + b"x\n"
     file.write_bytes(damaged_log)
     found = verified(tmp_path / "c")
@@ -1114,3 +1126,51 @@ def test_what_stands_behind_its_lines_has_to_fit_as_well(tmp_path: Path) -> None
         assert left.at(len(before)).seq == len(before)
     repair(tmp_path / "c", tmp_path / "copy")
     assert lines(tmp_path / "copy") == before
+
+
+def test_the_log_goes_on_behind_its_lines(tmp_path: Path) -> None:
+    """Whoever asked little has written to the segment alone, behind lines that become zeros: all
+    who read find both, and so does who copies."""
+    path = tmp_path / "q"
+    busy = at_work(path, RealDisk())
+    with WorkQueue.open(path, clock=Ticks(), snapshots=False) as q:
+        q.enqueue("more")
+        head = q.head
+    whole, held = lines(path), (path / "redo").read_bytes()
+    busy.shut()  # which leaves nothing there
+    (path / "redo").write_bytes(held)
+    file = segments(path)[-1]
+    begin = sum(map(len, whole[:-2]))
+    text = file.read_bytes()
+    file.write_bytes(text[: begin + 20] + bytes(2) + text[begin + 22 :])
+    assert verified(path, head).problems == []
+    assert verified(path).head == head
+    assert len(verified(path).notes) == 1, "that the segment lacks something, not that it is cut"
+    assert [entry.seq for entry in Log(path, read_only=True).entries(1)][-1] == head[0]
+    with WorkQueue.open(path, read_only=True) as left:
+        assert left.state.seq == head[0]
+    hurt = shutil.copytree(path, tmp_path / "hurt")
+    with segments(hurt)[-1].open("ab") as end:
+        end.write(b"x\n")
+    repair(hurt, tmp_path / "copy")
+    assert lines(tmp_path / "copy") == whole
+    with WorkQueue.open(path) as left:
+        assert left.head == head
+    assert lines(path) == whole
+
+
+def test_a_copy_ends_before_a_line_of_it_that_nothing_can_follow_from(tmp_path: Path) -> None:
+    before, after = after_a_power_cut(
+        at_work(tmp_path / "q", disk := FaultyDisk()), disk, tmp_path / "c"
+    )
+    assert len(after) < len(before) - 1
+    again = body_of(before[1]).replace(b'"seq":2,', b'"seq":%d,' % len(before))
+    begin = sum(map(len, before[:-1]))
+    ring = bytearray((tmp_path / "c" / "redo").read_bytes())
+    for place, byte in enumerate(seal(again, digest_of(before[-2])), begin):
+        ring[place % Redo.SIZE] = byte
+    (tmp_path / "c" / "redo").write_bytes(ring)
+    done = repair(tmp_path / "c", tmp_path / "copy")
+    assert done.problem is not None
+    assert done.problem.seq == len(before)
+    assert lines(tmp_path / "copy") == before[:-1]

@@ -105,10 +105,10 @@ class Log(Followed):
         """Write to the segment what `state` has read from the redo file, since a power cut took it
         from there. Under the lock. Raises OSError."""
         cursor = self._cursor
-        redone, cursor.redone = cursor.redone, b""
+        (at, redone), cursor.redone = cursor.redone, (0, b"")
         if redone and cursor.file.exists():  # else others have done so, and archived it since
             self._segment = self._open(cursor.file)
-            self.disk.write_all(self._segment, redone, cursor.offset - len(redone))
+            self.disk.write_all(self._segment, redone, at)
             self.sync()
 
     def append(self, entry: Entry) -> int:

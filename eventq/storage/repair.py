@@ -186,9 +186,11 @@ def _copy(ends: dict[Path, int], read: Verification, to: Path) -> None:
             with os.fdopen(target, "wb") as copy, file.open("rb") as original:
                 at, redone = end, b""
                 if read.redo is not None and read.redo.file == file:
-                    at, redone = read.redo.byte, read.redo.lines
+                    at, redone = read.redo.byte, read.redo.lines[: end - read.redo.byte]
                 _copy_bytes(original, copy, at)
-                _copy_bytes(io.BytesIO(redone), copy, end - at)
+                _copy_bytes(io.BytesIO(redone), copy, len(redone))
+                original.seek(at + len(redone))
+                _copy_bytes(original, copy, end - at - len(redone))
         for folder in (log, aside):
             DISK.sync_folder(folder)
         aside.rename(to)

@@ -47,8 +47,8 @@ class Cursor:
     """A place in a log just behind a line that was checked: what comes next can be checked too.
 
     `first` names the segment, `offset` is the byte in it, `lines` how many lines of it were read
-    (None: began in its middle), `seq` and `hash` are those of the last line. `redone` are the last
-    bytes before it, as far as they were read from the redo file, since the segment lacks them.
+    (None: began in its middle), `seq` and `hash` are those of the last line. `redone` is the byte
+    from which on the segment lacks lines that were read from the redo file, and these lines.
     """
 
     __slots__ = ("first", "hash", "lines", "log", "offset", "redone", "seq")
@@ -60,7 +60,7 @@ class Cursor:
         self.lines = 0
         self.seq = first - 1
         self.hash: bytes | None = GENESIS.encode() if first == 1 else None
-        self.redone = b""
+        self.redone = 0, b""
 
     def copy(self) -> Cursor:
         """The same place, to go on from there separately."""
@@ -73,7 +73,7 @@ class Cursor:
         """The place behind the next line, which has so many bytes."""
         behind = Cursor.__new__(Cursor)
         behind.log, behind.first, behind.offset = self.log, self.first, self.offset + size
-        behind.lines, behind.seq, behind.hash, behind.redone = self.lines + 1, seq, digest, b""
+        behind.lines, behind.seq, behind.hash, behind.redone = self.lines + 1, seq, digest, (0, b"")
         return behind
 
     @property
@@ -150,24 +150,18 @@ class Cursor:
         except LogDamaged as error:
             damage = error
         later = [first for first in known if first > self.first]
-        self.redone = b"" if later else missing(self)
-        if damage is not None and not self.redone:
+        redone = b"" if later else missing(self)
+        self.redone = self.offset, redone
+        if damage is not None and not redone:
             raise damage
-        yield from self.follow(io.BytesIO(self.redone), parse)
-        if self.redone:
-            self.check_rest()
+        if redone:
+            yield from self.follow(io.BytesIO(redone), parse)
+            yield from twice(self, lambda: self._read_on(parse))  # it may go on behind them
         if later and not rest:
             name = segment_path(self.log, self.seq + 1).name
             raise self._missing(f"the segment {name} is missing, and entry {later[0]} is there")
         if later:
             raise self.damaged(CUT_SHORT)
-
-    def check_rest(self) -> None:
-        """Raise LogDamaged or LogNewer where what stands in the segment from here on does not
-        follow: lines that it lacks before this place would not make it whole."""
-        rest = self.copy()
-        for _ in twice(rest, lambda: rest._read_on(read)):
-            pass
 
     def _read_on(self, parse: Callable[[bytes], Any]) -> Iterator[Any]:
         with self.file.open("rb", buffering=1 << 20) as lines:

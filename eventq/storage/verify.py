@@ -172,8 +172,9 @@ class Verification:
                 f"({len(redo)} bytes), and who next opens the queue to write puts it back"
             )
             yield from self._checked(io.BytesIO(redo))
-            cursor.check_rest()
-        elif rest:
+            yield from twice(cursor, self._in_segment)
+            rest = max(0, cursor.file.stat().st_size - cursor.offset)
+        if rest:
             self._note_tail(rest)
 
     def _begin_behind_the_archive(self) -> None:
