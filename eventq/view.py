@@ -167,10 +167,14 @@ class View:
         self._log.check_alive()
         return self._log.entries(max(since, 1))
 
-    def at(self, seq: int) -> State:
-        """The state after this entry. Raises IndexError for one that is not there (yet)."""
-        check_seq(seq)
+    def at(self, when: int | datetime) -> State:
+        """The state after the entry with this seq, or as it was at this moment: after the last
+        entry that is not later. Raises IndexError for an entry that is not there (yet)."""
         log = self._log
+        if isinstance(when, datetime):
+            seq = self._seq_at(check_moment("the moment", when))
+        else:
+            check_seq(seq := when)
 
         def look(current: Current) -> tuple[int, State | None]:
             return log.seq, current.state() if log.seq == seq else None
@@ -181,6 +185,19 @@ class View:
         if not 0 <= seq < last:
             raise IndexError(f"there is no entry {seq}: the log has {last}")
         return log.state_at(seq)
+
+    def _seq_at(self, then: datetime) -> int:
+        """The seq of the last entry that is not later, as far as the log was written by now."""
+        log = self._log
+
+        def look(current: Current) -> tuple[int, bool]:
+            at = current.now.at
+            return log.seq, at is not None and at > then
+
+        last, passed = self._looked(look, read_on=False)
+        if not passed:  # else what follows cannot matter, damaged or not
+            last, passed = self._looked(look)
+        return log.seq_at(then) if passed else last
 
     @property
     def head(self) -> tuple[int, str]:

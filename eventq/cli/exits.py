@@ -65,8 +65,8 @@ Exit codes; where several would do, the highest:
 class NoSuchEntry(EventqError, LookupError):
     """The log has no such entry, or not yet."""
 
-    def __init__(self, seq: int, last: int) -> None:
-        super().__init__(f"there is no entry {seq}: the log has entries 1 to {last}")
+    def __init__(self, seq: int, last: int, asked: str = "") -> None:
+        super().__init__(f"there is no entry {asked or seq}: the log has entries 1 to {last}")
         self.seq = seq
 
 

@@ -19,6 +19,7 @@ from eventq.cli.options import examples, json_option, queue_option, task_argumen
 from eventq.cli.past import lives_of, moment_facts
 from eventq.cli.show import LONG, Screen, ago, emit, when
 from eventq.cli.status import state_at
+from eventq.cli.times import When, WhenType
 from eventq.cli.wording import counted
 from eventq.core.events import Cancelled, Completed, Resolved
 from eventq.core.graph import blocks
@@ -209,19 +210,23 @@ def _answer(queue: Path, state: State, task: str) -> tuple[Why, Life | None]:
     epilog=examples(
         "eventq why report --queue nightly",
         "eventq why report --queue nightly --at 3",
+        "eventq why report --queue nightly --at '2026-11-30 15:31:49Z'",
         "eventq why report --queue nightly --json",
     ),
 )
 @task_argument()
-@click.option("--at", type=click.IntRange(1), metavar="SEQ", help="As it stood after this entry.")
+@click.option(
+    "--at", type=WhenType(), metavar="WHEN", help="As it stood after this entry, or at this time."
+)
 @queue_option
 @json_option
-def explain(task: str, at: int | None, queue: Path, as_json: bool) -> None:
+def explain(task: str, at: When | None, queue: Path, as_json: bool) -> None:
     """Say why TASK does not run, and what to type next.
 
     The answer names the root: a dead letter, say, or an id that nobody has enqueued, and the
     chain that leads to it. A finished task tells how it ended; a forgotten one is found in the
-    log. Exits 3 for an id that was never enqueued.
+    log. WHEN is the seq of an entry, a time (UTC, unless it names its zone) or an age like 10m.
+    Exits 3 for an id that was never enqueued.
 
     --json: one object with seq (the state's), task, kind (needs, missing, until, behind, shut,
     running, paused, unasked, blocked, dead, parked, succeeded, cancelled, unknown), root, message,

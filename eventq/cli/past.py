@@ -27,6 +27,7 @@ from eventq.cli.options import (
     unknown,
 )
 from eventq.cli.show import Column, Screen, emit, when
+from eventq.cli.times import When, WhenType
 from eventq.cli.wording import counted, tell
 from eventq.core.events import Cancelled, Renewed, Started, TaskEvent
 from eventq.queries.history import Life, Moment, lives, moments
@@ -87,17 +88,26 @@ def moment_facts(moment_: Moment) -> dict[str, Any]:
 
 
 def _chosen(
-    log: Path, since: int | None, task: str | None, limit: int | None, *, decoded: bool
+    log: Path,
+    since: int | None,
+    until: int | None,
+    task: str | None,
+    limit: int | None,
+    *,
+    decoded: bool,
 ) -> Iterable[Line]:
     """The lines that were asked for; whether they are `decoded`, too."""
     if since is None and limit is not None and task is None:
-        since = max(1, last_seq(log) - limit + 1)
+        last = last_seq(log)
+        since = max(1, (last if until is None else min(until, last)) - limit + 1)
     if task is None:
         found: Iterable[Line] = lines(log, since or 1, lambda _: decoded)
     else:
         mark = spelled(task)
         every = lines(log, since or 1, lambda line: mark in line)
         found = (line for line in every if mark in line.bytes and _names(line.entry, task))
+    if until is not None:
+        found = takewhile(lambda line: line.seq <= until, found)
     if limit is None:
         return found
     return islice(found, limit) if since is not None else deque(found, limit)
@@ -106,7 +116,7 @@ def _chosen(
 def _check_named(queue: Path, task: str) -> None:
     """Raise UnknownTask for an id that is nowhere in the log, as far as that is there."""
     folder = log_of(queue)
-    if any(_chosen(folder, find_segments(folder)[0], task, 1, decoded=False)):
+    if any(_chosen(folder, find_segments(folder)[0], None, task, 1, decoded=False)):
         return
     with WorkQueue.open(queue, read_only=True) as q:
         if task not in q.state:
@@ -122,10 +132,12 @@ def _names(entry: Entry, task: str) -> bool:
         "eventq log --queue nightly",
         "eventq log --queue nightly -n 20",
         "eventq log --queue nightly --since 3 -n 2",
+        "eventq log --queue nightly --since '2026-11-30 11:59Z' --until 2026-11-30",
         "eventq log --queue nightly --task fetch --json | head -1",
     )
 )
-@click.option("--since", type=click.IntRange(1), metavar="SEQ", help="From this entry on.")
+@click.option("--since", type=WhenType(), metavar="WHEN", help="From this entry or time on.")
+@click.option("--until", type=WhenType(), metavar="WHEN", help="Up to this entry or time.")
 @click.option("--task", metavar="TASK", help="Only entries with an event of this task.")
 @click.option(
     "-n",
@@ -136,21 +148,33 @@ def _names(entry: Entry, task: str) -> bool:
 )
 @queue_option
 @json_option
-def log(queue: Path, since: int | None, task: str | None, limit: int | None, as_json: bool) -> None:
+def log(
+    queue: Path,
+    since: When | None,
+    until: When | None,
+    task: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
     """Show the entries of the log, a line for each event.
 
     The columns are the entry's seq, its time (UTC), who asked, what was asked, the task and what
-    happened to it. With --task, the other tasks of an entry are left out. Exits 3 for an entry that
-    is not there yet, and for a task that the log never names.
+    happened to it. With --task, the other tasks of an entry are left out. WHEN is the seq of an
+    entry, a time (UTC, unless it names its zone; all of the day, minute or second that it says) or
+    an age like 10m. Exits 3 for entries that are not there, or not yet, and for a task that the log
+    never names.
 
     --json: the lines as they are on disk, byte for byte, hash and all.
     """
     folder = log_of(queue)
-    chosen = iter(_chosen(folder, since, task, limit, decoded=not as_json))
+    begin = None if since is None else since.since(folder)
+    end = None if until is None else until.until(folder)
+    chosen = iter(_chosen(folder, begin, end, task, limit, decoded=not as_json))
     first = next(chosen, None)
     if first is None:
-        if since is not None and since > (last := last_seq(folder)):
-            raise NoSuchEntry(since, last)
+        last = last_seq(folder)
+        if (begin or 1) > (last if end is None else min(last, end)):
+            raise NoSuchEntry(begin or 1, last, _told(since, until))
         if task is not None:
             _check_named(queue, task)
         return
@@ -163,6 +187,14 @@ def log(queue: Path, since: int | None, task: str | None, limit: int | None, as_
             name = getattr(one.event, "task", "")
             if task is None or name == task:
                 screen.row(_row(screen, one, name))
+
+
+def _told(since: When | None, until: When | None) -> str:
+    """The entries that were asked for, in words."""
+    if since is not None and until is None and isinstance(since.before, int):
+        return since.told
+    words = (("since", since), ("until", until))
+    return " ".join(f"{word} {one.told}" for word, one in words if one is not None)
 
 
 def _row(screen: Screen, one: Moment, name: str) -> str:

@@ -25,6 +25,7 @@ from eventq.cli.options import (
 )
 from eventq.cli.show import Column, Screen, ago, emit, span, when
 from eventq.cli.standing import Standing, standing
+from eventq.cli.times import When, WhenType
 from eventq.cli.waiting import delayed_facts, delayed_words, key_facts, show_keys, shut_keys
 from eventq.cli.wording import counted, policy_words
 from eventq.core.record import DeadLetter, Record
@@ -42,12 +43,13 @@ MOST = 10
 """How many of each kind are named; the rest is counted."""
 
 
-def state_at(path: Path, seq: int) -> State:
-    """The state of the queue at this path after this entry. Raises NoSuchEntry.
+def state_at(path: Path, then: When) -> State:
+    """The state of the queue at this path, as it stood then. Raises NoSuchEntry.
 
     Nothing behind the entry is read, so a damaged log answers up to its damage.
     """
     folder = log_of(path)
+    seq = then.until(folder)
     state = state_after(path, seq)
     if state.seq != seq:
         raise NoSuchEntry(seq, last_seq(folder))
@@ -286,25 +288,28 @@ def _task_row(state: State, record: Record) -> tuple[str, ...]:
     epilog=examples(
         "eventq at 3 --queue nightly",
         "eventq at 3 fetch --queue nightly",
+        "eventq at '2026-11-30 15:31:49Z' --queue nightly",
+        "eventq at 10m --queue nightly",
         "eventq at 3 --queue nightly --json | python3 -m json.tool",
     )
 )
-@click.argument("seq", type=click.IntRange(0), metavar="SEQ")
+@click.argument("then", type=WhenType(0), metavar="WHEN")
 @task_argument(required=False)
 @queue_option
 @json_option
-def at(seq: int, task: str | None, queue: Path, as_json: bool) -> None:
-    """Show the queue, or one TASK, as it stood after the entry SEQ.
+def at(then: When, task: str | None, queue: Path, as_json: bool) -> None:
+    """Show the queue, or one TASK, as it stood at any moment.
 
-    SEQ 0 is before the first entry. Exits 3 when the log has no such entry, or the queue then had
-    no such task.
+    WHEN is the seq of an entry (0 is before the first), or a time (UTC, unless it names its zone),
+    or how long ago: 90s, 10m, 2h, 1d. Exits 3 when the log has no such entry, or the queue then
+    had no such task.
 
     --json: one object with the fields of `status --json`, less head, clock_behind, since and age,
     and tasks: a list of all tasks, each with id, payload, after, key, status, attempt,
     max_attempts, not_before, redrives, releases, place, until, lease, error, result and ended.
     With TASK: that one alone.
     """
-    state = state_at(queue, seq)
+    state = state_at(queue, then)
     if task is not None:
         _show_task(state, task, as_json)
         return
@@ -316,7 +321,8 @@ def at(seq: int, task: str | None, queue: Path, as_json: bool) -> None:
         emit(facts)
         return
     screen = Screen()
-    _show_queue(screen, state, now, [("log", f"entry {seq:,} ({when(state.at)})")])
+    place = f"entry {state.seq:,} ({when(state.at)})" if state.seq else "before the first entry"
+    _show_queue(screen, state, now, [("log", place)])
     if len(state):
         screen.line()
         screen.table(TASKS, (_task_row(state, record) for record in state.in_order()))

@@ -7,9 +7,11 @@ by who asks for it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -18,14 +20,19 @@ from eventq.core.values import storable
 from eventq.storage.archived import needed
 from eventq.storage.chain import hash_of
 from eventq.storage.codec import decode
+from eventq.storage.convert import moment
 from eventq.storage.redo import missing
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.upcast import VERSION
 
-__all__ = ["Line", "last_seq", "lines", "spelled"]
+__all__ = ["Line", "last_seq", "lines", "seq_at", "spelled"]
+
+K = TypeVar("K", int, bytes)
 
 _BEGIN = re.compile(rb'\{"v":%d,"seq":([1-9][0-9]*),' % VERSION)
 """How every line of this version begins."""
+
+_AT = re.compile(_BEGIN.pattern + rb'"at":"([^"]*)"')
 
 _BLOCK = 1 << 16
 
@@ -80,6 +87,32 @@ def last_seq(log: Path) -> int:
     return end.seq + missing(end).count(b"\n")
 
 
+def seq_at(log: Path, then: datetime) -> int:
+    """The seq of the last entry that is not later than this moment; 0 where the first one is.
+
+    Found by halving, since time in a log never falls. The lines on the way are taken at their word;
+    the last one before the moment and the first one behind it are checked as `lines` does. Raises
+    Archived, and LogDamaged and LogNewer where they stand before an entry that is known to be
+    later.
+    """
+    most = moment(then).encode()
+    segments = find_segments(log)
+
+    def begins(first: int) -> bytes:
+        with segment_path(log, first).open("rb") as file:
+            return _at(file.readline()) or b"later"  # than all digits: nothing is known of it
+
+    seq = 0
+    if early := segments[: bisect_right(segments, most, key=begins)]:
+        with segment_path(log, early[-1]).open("rb") as file:
+            seq = _seq(_last_early(file, _at, most)[1]) or early[-1] - 1
+    for line in lines(log, seq + 1, lambda _: True):
+        if line.entry.at > then:
+            break
+        seq = line.seq
+    return seq
+
+
 def _last_line(file: Path) -> tuple[int, bytes]:
     """Where the last whole line of a segment ends, and the line; none: at 0, and empty."""
     with file.open("rb") as segment:
@@ -107,6 +140,11 @@ def _seq(line: bytes) -> int | None:
     return None if begin is None else int(begin[1])
 
 
+def _at(line: bytes) -> bytes | None:
+    begin = _AT.match(line)
+    return None if begin is None else begin[2]
+
+
 def _before(log: Path, seq: int) -> Cursor:
     """A place in the log before this entry: just before it, as long as the log is in order."""
     segments = find_segments(log)
@@ -119,11 +157,9 @@ def _before(log: Path, seq: int) -> Cursor:
     if seq <= first or not segments:
         return cursor
     with cursor.file.open("rb") as file:
-        offset = _find(file, seq - 1)
-        if offset is None:
-            return cursor
-        file.seek(offset)
-        line = file.readline()
+        offset, line = _last_early(file, _seq, seq - 1)
+    if _seq(line) != seq - 1 or hash_of(line) is None:
+        return cursor
     cursor.hash = hash_of(line)
     cursor.offset = offset + len(line)
     cursor.seq = seq - 1
@@ -131,10 +167,12 @@ def _before(log: Path, seq: int) -> Cursor:
     return cursor
 
 
-def _find(file: BinaryIO, seq: int) -> int | None:
-    """Where the line of this entry begins in a segment, by halving, since seqs only grow. None
-    where it is not there, or where the lines on the way do not look like it."""
+def _last_early(file: BinaryIO, of: Callable[[bytes], K | None], most: K) -> tuple[int, bytes]:
+    """Where the last line of a segment begins of which this is at most so much, and the line;
+    found by halving, since it never falls. At 0, and empty, where there is none, or where the lines
+    on the way do not look like it."""
     low, high = 0, file.seek(0, 2)
+    begin, early = 0, b""
     while low < high:
         middle = (low + high) // 2
         file.seek(max(0, middle - 1))
@@ -145,13 +183,12 @@ def _find(file: BinaryIO, seq: int) -> int | None:
         if offset >= high or not line.endswith(b"\n"):
             high = middle
             continue
-        found = _seq(line)
+        found = of(line)
         if found is None:
-            return None
-        if found == seq:
-            return offset if hash_of(line) is not None else None
-        if found < seq:
+            return 0, b""
+        if found <= most:
             low = offset + len(line)
+            begin, early = offset, line
         else:
             high = middle
-    return None
+    return begin, early

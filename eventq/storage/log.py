@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from eventq.core.events import Entry
@@ -19,6 +20,7 @@ from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import Archived, LogDamaged, LogNewer
 from eventq.storage.following import NOTHING, Followed
+from eventq.storage.lines import seq_at
 from eventq.storage.lock import NOW, TIMEOUT
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.replaying import entries_since, fold, lost, state_after
@@ -94,6 +96,10 @@ class Log(Followed):
         if state.seq < seq:
             raise lost(self.path, seq)
         return state
+
+    def seq_at(self, then: datetime) -> int:
+        """The seq of the last entry that is not later than this moment."""
+        return seq_at(self._folder, then)
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on, checked from the segment that holds it."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from eventq.core.events import Entry
 from eventq.core.evolve import Folded, replay
@@ -87,6 +89,11 @@ class MemoryLog:
                 "this queue in memory was made with history=False: it keeps no entries"
             )
         return iter(self._entries[since - 1 : self.seq])
+
+    def seq_at(self, then: datetime) -> int:
+        """The seq of the last entry that is not later than this moment."""
+        entries = list(self.entries(1))
+        return bisect_right(entries, then, key=lambda entry: entry.at)
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""
