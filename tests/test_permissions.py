@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 import stat
@@ -252,3 +253,46 @@ def test_no_file_is_named_by_a_caller(tmp_path: Path) -> None:
     shutil.rmtree(path)
     with pytest.raises(EventqError):
         WorkQueue.open(path, read_only=True)
+
+
+@pytest.mark.parametrize("segment", [0, -1])
+def test_a_segment_that_is_no_file_is_not_read(tmp_path: Path, segment: int) -> None:
+    """A pipe, from which nothing ever comes, and a device, from which too much does."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, segment_bytes=1_000) as q:
+        for n in range(9):
+            q.enqueue(f"t{n}")
+    file = segments(path)[segment]
+    for put in (os.mkfifo, lambda file: file.symlink_to("/dev/zero")):
+        file.unlink()
+        put(file)
+        for command in ("status", "verify", "log", "tick"):
+            ran = subprocess.run(
+                [*COMMAND, command, "--queue", path],
+                env=environment(),
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert ran.returncode == 6
+            assert "neither a pipe nor a device" in ran.stdout + ran.stderr
+            assert file.name in ran.stdout + ran.stderr
+
+
+def test_a_snapshot_that_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    """As one that does not fit."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        q.enqueue("a")
+        snapshot = q.snapshot()
+    snapshot.unlink()
+    os.mkfifo(snapshot)
+    ran = subprocess.run(
+        [*COMMAND, "status", "--queue", path],
+        env=environment(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0

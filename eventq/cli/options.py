@@ -24,6 +24,7 @@ from eventq.core.errors import EventqError, Refusal, UnknownTask
 from eventq.core.lifecycle import FINISHED, Status
 from eventq.core.values import check_name
 from eventq.queries.condition import age
+from eventq.storage.disk import open_to_read
 from eventq.storage.errors import NotAQueue
 from eventq.storage.segments import find_segments, segment_path
 
@@ -221,7 +222,7 @@ def log_of(path: Path, *, begun: bool = True) -> Path:
 
 
 def _has_a_line(segment: Path) -> bool:
-    with segment.open("rb") as file:
+    with open_to_read(segment) as file:
         return file.readline().endswith(b"\n")
 
 

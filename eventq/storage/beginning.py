@@ -6,6 +6,7 @@ from pathlib import Path
 
 from eventq.core.state import State
 from eventq.storage.archived import needed
+from eventq.storage.disk import open_to_read
 from eventq.storage.errors import LinesLost, LogDamaged
 from eventq.storage.mending import whole_line
 from eventq.storage.segments import Cursor, find_segments, segment_path
@@ -46,7 +47,7 @@ def stands_there(cursor: Cursor) -> bool:
     assert cursor.hash is not None
     tail = b'"' + cursor.hash + b'"}\n'
     try:
-        with cursor.file.open("rb") as file:
+        with open_to_read(cursor.file) as file:
             file.seek(cursor.offset - len(tail))
             return file.read(len(tail)) == tail
     except (OSError, ValueError):
@@ -59,7 +60,7 @@ def _last_seq(log: Path, segments: list[int]) -> int:
     cursor = Cursor(log, segments[-2:][0])  # the last may not have a whole line yet
     for _ in cursor.forward():
         pass
-    with cursor.file.open("rb") as file:
+    with open_to_read(cursor.file) as file:
         file.seek(cursor.offset)
         tail = file.read()
     whole = cursor.hash is not None and whole_line(tail, cursor.hash) is not None

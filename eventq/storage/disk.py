@@ -7,11 +7,14 @@ have just appended.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["DISK", "Disk"]
+__all__ = ["DISK", "Disk", "open_to_read"]
 
 
 class Disk:
@@ -98,3 +101,20 @@ class Disk:
 
 DISK = Disk()
 """The real one."""
+
+
+def open_to_read(file: Path, buffering: int = -1) -> BinaryIO:
+    """A file of a queue, to be read.
+
+    Raises OSError; also where there is something else than a file, such as a pipe, to open which
+    would wait for ever, or a device that has no end.
+    """
+    return open(file, "rb", buffering, opener=_open_a_file)
+
+
+def _open_a_file(file: str, flags: int) -> int:
+    descriptor = os.open(file, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(mode := os.fstat(descriptor).st_mode) or stat.S_ISDIR(mode):
+        return descriptor  # a folder is refused by whoever asked
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "neither a pipe nor a device can be a file of a queue", file)

@@ -21,6 +21,7 @@ from eventq.storage.archived import needed
 from eventq.storage.chain import hash_of
 from eventq.storage.codec import decode
 from eventq.storage.convert import moment
+from eventq.storage.disk import open_to_read
 from eventq.storage.redo import missing
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.upcast import VERSION
@@ -99,12 +100,12 @@ def seq_at(log: Path, then: datetime) -> int:
     segments = find_segments(log)
 
     def begins(first: int) -> bytes:
-        with segment_path(log, first).open("rb") as file:
+        with open_to_read(segment_path(log, first)) as file:
             return _at(file.readline()) or b"later"  # than all digits: nothing is known of it
 
     seq = 0
     if early := segments[: bisect_right(segments, most, key=begins)]:
-        with segment_path(log, early[-1]).open("rb") as file:
+        with open_to_read(segment_path(log, early[-1])) as file:
             seq = _seq(_last_early(file, _at, most)[1]) or early[-1] - 1
     for line in lines(log, seq + 1, lambda _: True):
         if line.entry.at > then:
@@ -115,7 +116,7 @@ def seq_at(log: Path, then: datetime) -> int:
 
 def _last_line(file: Path) -> tuple[int, bytes]:
     """Where the last whole line of a segment ends, and the line; none: at 0, and empty."""
-    with file.open("rb") as segment:
+    with open_to_read(file) as segment:
         size = segment.seek(0, 2)
         begin, step = size, _BLOCK
         while begin:
@@ -156,7 +157,7 @@ def _before(log: Path, seq: int) -> Cursor:
     cursor = Cursor(log, first)
     if seq <= first or not segments:
         return cursor
-    with cursor.file.open("rb") as file:
+    with open_to_read(cursor.file) as file:
         offset, line = _last_early(file, _seq, seq - 1)
     if _seq(line) != seq - 1 or hash_of(line) is None:
         return cursor

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from eventq.storage.chain import prev_of
-from eventq.storage.disk import Disk
+from eventq.storage.disk import Disk, open_to_read
 from eventq.storage.errors import LogDamaged
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _taken(cursor: Cursor) -> bool:
     where its bytes did not get to the disk and later ones did. Damage is another thing: one bit
     that is flipped makes no two zeros."""
     try:
-        with cursor.file.open("rb") as segment:
+        with open_to_read(cursor.file) as segment:
             segment.seek(cursor.offset)
             line = segment.readline()
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
     try:
         if not stat.S_ISREG(redo.stat().st_mode):
             return b""  # to open a pipe would wait for whoever writes to it
-        with redo.open("rb") as file:
+        with open_to_read(redo) as file:
             file.seek(at)
             if (text := file.read(1)) not in (b"{", b'"'):
                 return b""

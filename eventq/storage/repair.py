@@ -25,7 +25,7 @@ from eventq.core.state import State
 from eventq.storage.archived import needed
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.chain import GENESIS
-from eventq.storage.disk import DISK
+from eventq.storage.disk import DISK, open_to_read
 from eventq.storage.errors import LinesLost, LogDamaged
 from eventq.storage.segments import segment_path
 from eventq.storage.snapshot import load, snapshots
@@ -163,7 +163,7 @@ def _lines_behind(read: Verification, ends: dict[Path, int]) -> Iterator[bytes]:
     last = max(ends, default=None)
     for file in files:
         if last is None or file >= last:
-            with file.open("rb") as lines:
+            with open_to_read(file) as lines:
                 lines.seek(ends.get(file, 0))
                 yield from lines
 
@@ -183,7 +183,7 @@ def _copy(ends: dict[Path, int], read: Verification, to: Path) -> None:
             folder.mkdir(mode=0o700)
         for file, end in ends.items():
             target = DISK.open(log / file.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            with os.fdopen(target, "wb") as copy, file.open("rb") as original:
+            with os.fdopen(target, "wb") as copy, open_to_read(file) as original:
                 at, redone = end, b""
                 if read.redo is not None and read.redo.file == file:
                     at, redone = read.redo.byte, read.redo.lines[: end - read.redo.byte]

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TypeVar
 from eventq.storage.archived import needed
 from eventq.storage.chain import GENESIS, TAIL, hash_of, prev_of
 from eventq.storage.codec import NewerVersion, NotALine, read
+from eventq.storage.disk import open_to_read
 from eventq.storage.errors import Archived, LogDamaged, LogNewer
 from eventq.storage.redo import missing
 
@@ -164,7 +165,7 @@ class Cursor:
             raise self.damaged(CUT_SHORT)
 
     def _read_on(self, parse: Callable[[bytes], Any]) -> Iterator[Any]:
-        with self.file.open("rb", buffering=1 << 20) as lines:
+        with open_to_read(self.file, 1 << 20) as lines:
             lines.seek(self.offset)
             yield from self.follow(lines, parse)
 

@@ -22,6 +22,7 @@ from eventq.core.state import State
 from eventq.storage.archived import away, needed
 from eventq.storage.chain import GENESIS, fits, hash_of
 from eventq.storage.codec import decode, encode
+from eventq.storage.disk import open_to_read
 from eventq.storage.errors import LogDamaged, LogNewer
 from eventq.storage.newer import version_of
 from eventq.storage.redo import missing
@@ -195,7 +196,7 @@ class Verification:
             self._bears_out("the head given", self._given)
 
     def _in_segment(self) -> Iterator[Entry]:
-        with self._cursor.file.open("rb", buffering=1 << 20) as file:
+        with open_to_read(self._cursor.file, 1 << 20) as file:
             file.seek(self._cursor.offset)
             yield from self._checked(file)
 
@@ -224,7 +225,7 @@ class Verification:
     def _note_tail(self, rest: int) -> None:
         """What stands behind the last line of the log."""
         cursor = self._cursor
-        with cursor.file.open("rb") as file:
+        with open_to_read(cursor.file) as file:
             file.seek(cursor.offset)
             tail = file.read(rest)
         if b"\n" in tail:
