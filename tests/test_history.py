@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
+import select
+import signal
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from disk import Ticks, copied, lines, segments, tour, untouched
 from ledger import Ledger, Walk
-from terminal import eventq, everything, nightly
+from terminal import COMMAND, environment, eventq, everything, nightly
 
-from eventq import LogDamaged, Retention, WorkQueue
+from eventq import Enqueue, LogDamaged, Retention, WorkQueue
 from eventq.cli.past import taken_by
 from eventq.cli.wording import EVENTS
 from eventq.core.commands import Cancel, Redrive, Start
@@ -356,3 +360,67 @@ def test_where_the_line_before_is_none_reading_begins_earlier(
     with pytest.raises(LogDamaged) as caught:
         list(lines_since(path / "log", 6))
     assert (caught.value.seq, caught.value.line) == (5, 5)
+
+
+def following(path: Path, *more: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*COMMAND, "log", "--follow", *more, "--queue", path],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_log_is_followed_as_it_grows(tmp_path: Path) -> None:
+    """Whoever writes, across segments, each line once and whole; until Ctrl-C."""
+    path = nightly(tmp_path / "queue", segment_bytes=1)
+    with following(path, "--json", "-n", "2") as shown, WorkQueue.open(path, segment_bytes=1) as q:
+        assert shown.stdout is not None
+        out = shown.stdout
+        assert [out.readline() for _ in range(2)] == lines(path)[-2:]
+        for n in range(5):
+            q.enqueue(f"more-{n}")
+            assert out.readline() == lines(path)[-1]
+        q.enqueue_all([Enqueue(f"batch-{n}") for n in range(3)])
+        assert out.readline() == lines(path)[-1]
+        shown.send_signal(signal.SIGINT)
+        assert (out.read(), shown.wait(60)) == (b"", 130)
+
+
+def test_half_a_line_is_not_followed(tmp_path: Path) -> None:
+    """Before the rest of it is there."""
+    path = nightly(tmp_path / "queue")
+    (file,) = segments(path)
+    text = file.read_bytes()
+    *_, last = lines(path)
+    file.write_bytes(text[:-9])
+    with following(path, "--json", "--since", "4") as shown:
+        assert shown.stdout is not None
+        os.set_blocking(shown.stdout.fileno(), False)
+        assert not select.select([shown.stdout], [], [], 1.5)[0]
+        with file.open("ab") as log:
+            log.write(text[-9:])
+        assert select.select([shown.stdout], [], [], 60)[0]
+        assert shown.stdout.read() == last
+        shown.kill()
+
+
+def test_a_task_is_followed_that_is_not_there_yet(tmp_path: Path) -> None:
+    """And nothing of the others is shown; who reads no more ends it."""
+    path = nightly(tmp_path / "queue")
+    with following(path, "--task", "late") as shown, WorkQueue.open(path) as q:
+        q.enqueue("early")
+        q.enqueue("late")
+        assert shown.stdout is not None
+        assert b"late: enqueued" in shown.stdout.readline()
+        shown.stdout.close()
+        assert shown.wait(60) == 141
+
+
+def test_what_is_followed_has_no_end(tmp_path: Path) -> None:
+    """To ask for one is a mistake."""
+    path = nightly(tmp_path / "queue")
+    for more in (["--until", "3"], ["--since", "1", "-n", "2"]):
+        ran = eventq("log", "-f", *more, "--queue", path)
+        assert (ran.code, ran.out) == (2, "")
+        assert "--follow has no end: leave out --until, and -n where --since is" in ran.err

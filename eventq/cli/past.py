@@ -6,13 +6,14 @@ holds the bytes that are asked for: an id is spelled in one way alone.
 
 from __future__ import annotations
 
+import select
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -35,8 +36,14 @@ from eventq.storage.codec import plain_event
 from eventq.storage.convert import moment
 from eventq.storage.lines import Line, last_seq, lines, spelled
 from eventq.storage.segments import find_segments
+from eventq.storage.watch import Watch
 
 __all__ = ["entries_with", "history", "lives_of", "log", "moment_facts", "taken_by"]
+
+
+LOOK_EVERY = 1.0
+"""Seconds until a log that is followed is looked at though the kernel does not say that it grew: it
+says nothing of what others write to a file system that is shared."""
 
 
 def entries_with(log: Path, *marks: bytes, since: int = 1) -> Iterator[Entry]:
@@ -134,6 +141,7 @@ def _names(entry: Entry, task: str) -> bool:
         "eventq log --queue nightly --since 3 -n 2",
         "eventq log --queue nightly --since '2026-11-30 11:59Z' --until 2026-11-30",
         "eventq log --queue nightly --task fetch --json | head -1",
+        "eventq log --queue nightly --follow -n 3 --json | head -3",
     )
 )
 @click.option("--since", type=WhenType(), metavar="WHEN", help="From this entry or time on.")
@@ -146,6 +154,7 @@ def _names(entry: Entry, task: str) -> bool:
     metavar="N",
     help="At most N entries: the last ones, or the first ones with --since.",
 )
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
 @queue_option
 @json_option
 def log(
@@ -154,6 +163,7 @@ def log(
     until: When | None,
     task: str | None,
     limit: int | None,
+    follow: bool,
     as_json: bool,
 ) -> None:
     """Show the entries of the log, a line for each event.
@@ -162,13 +172,17 @@ def log(
     happened to it. With --task, the other tasks of an entry are left out. WHEN is the seq of an
     entry, a time (UTC, unless it names its zone; all of the day, minute or second that it says) or
     an age like 10m. Exits 3 for entries that are not there, or not yet, and for a task that the log
-    never names.
+    never names; with --follow these are waited for, until Ctrl-C.
 
     --json: the lines as they are on disk, byte for byte, hash and all.
     """
+    if follow and (until is not None or (since is not None and limit is not None)):
+        raise click.UsageError("--follow has no end: leave out --until, and -n where --since is")
     folder = log_of(queue)
     begin = None if since is None else since.since(folder)
     end = None if until is None else until.until(folder)
+    if follow:
+        _follow(folder, begin, task, limit, as_json)
     chosen = iter(_chosen(folder, begin, end, task, limit, decoded=not as_json))
     first = next(chosen, None)
     if first is None:
@@ -178,8 +192,29 @@ def log(
         if task is not None:
             _check_named(queue, task)
         return
+    _show(chain((first,), chosen), task, as_json)
+
+
+def _follow(
+    folder: Path, since: int | None, task: str | None, limit: int | None, as_json: bool
+) -> NoReturn:
+    """Show these entries, and then what is written, until nobody reads it any more."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    with Watch(folder) as watch:
+        while True:
+            last = last_seq(folder)
+            _show(_chosen(folder, since, last, task, limit, decoded=not as_json), task, as_json)
+            sys.stdout.flush()
+            since, limit = max(last + 1, since or 1), None
+            watch.wait(LOOK_EVERY)
+            if any(event & select.POLLERR for _, event in output.poll(0)):
+                raise BrokenPipeError
+
+
+def _show(chosen: Iterable[Line], task: str | None, as_json: bool) -> None:
     screen = Screen()
-    for line in chain((first,), chosen):
+    for line in chosen:
         if as_json:
             sys.stdout.buffer.write(line.bytes)
             continue
