@@ -391,17 +391,17 @@ def test_a_torn_tail_that_is_written_over_while_it_is_read_is_no_damage(
     last = len(b"".join(whole.splitlines(keepends=True)[:-1]))
     torn = b'{"v":1,"seq":3,"at":"2020-'  # was read, then cut off; behind it stands what is there
     read = whole[:last] + torn + whole[last + len(torn) :]
-    real = Path.open
+    real = open
     spoilt = 0
 
-    def open_(self: Path, *args: Any, **more: Any) -> Any:
+    def open_(opened: Path, *args: Any, **more: Any) -> Any:
         nonlocal spoilt
-        if self == file and spoilt:
+        if opened == file and spoilt:
             spoilt -= 1
             return io.BytesIO(read)
-        return real(self, *args, **more)
+        return real(opened, *args, **more)
 
-    monkeypatch.setattr(Path, "open", open_)
+    monkeypatch.setattr("eventq.storage.disk.open", open_, raising=False)
     with WorkQueue.open(path, read_only=True) as reader:
         looks: list[Callable[[], int]] = [
             lambda: max(entry.seq for entry in reader.entries()),
