@@ -15,6 +15,7 @@ from pathlib import Path
 
 from eventq.storage.archived import Moved, away, recorded, write_record
 from eventq.storage.beginning import stands_there
+from eventq.storage.disk import read_file
 from eventq.storage.errors import ArchiveRefused, LogDamaged
 from eventq.storage.log import Log
 from eventq.storage.segments import CUT_SHORT, Cursor, find_segments, segment_path
@@ -60,7 +61,7 @@ def _covered(queue: Path) -> int:
 def _move(log: Log, first: int, to: Path) -> Moved:
     folder = log.path / "log"
     file = segment_path(folder, first)
-    text = file.read_bytes()
+    text = read_file(file)
     moved = _told(folder, first, text, str(to))
     _put(log, text, to / moved.name)
     with log.alone():
@@ -87,13 +88,13 @@ def _told(folder: Path, first: int, text: bytes, to: str) -> Moved:
 def _put(log: Log, text: bytes, target: Path) -> None:
     """Make a file with this text that lasts; one that is there must have the same."""
     if target.exists():
-        if target.read_bytes() != text:
+        if read_file(target) != text:
             raise ArchiveRefused(f"{target} is there already, and is not the segment of this queue")
         return
     aside = target.with_suffix(f".{os.urandom(4).hex()}.tmp")
     try:
         log.disk.write_file(aside, text)
-        if aside.read_bytes() != text:
+        if read_file(aside) != text:
             raise ArchiveRefused(f"{aside} does not read back as it was written")
         log.disk.rename(aside, target)
     except BaseException:
@@ -116,7 +117,7 @@ def bring_back(log: Log, source: Path | None = None, *, since: int = 1) -> list[
             break
         file = (Path(one.to) if source is None else source) / one.name
         try:
-            text = file.read_bytes()
+            text = read_file(file)
             told = _told(file.parent, one.first, text, one.to)
         except FileNotFoundError:
             raise ArchiveRefused(

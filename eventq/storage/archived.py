@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from eventq.storage.disk import Disk
+from eventq.storage.disk import Disk, read_file
 from eventq.storage.errors import Archived, LogDamaged
 
 __all__ = ["Moved", "away", "needed", "recorded", "write_record"]
@@ -41,7 +41,7 @@ def _record(log: Path) -> Path:
 def recorded(log: Path) -> list[Moved]:
     """All that the record says, the oldest first. Raises LogDamaged where it does not read."""
     try:
-        lines = _record(log).read_bytes().splitlines(keepends=True)
+        lines = read_file(_record(log)).splitlines(keepends=True)
     except FileNotFoundError:
         return []
     found: list[Moved] = []

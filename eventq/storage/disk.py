@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["DISK", "Disk", "open_to_read"]
+__all__ = ["DISK", "Disk", "open_to_read", "read_file"]
 
 
 class Disk:
@@ -110,6 +110,12 @@ def open_to_read(file: Path, buffering: int = -1) -> BinaryIO:
     would wait for ever, or a device that has no end.
     """
     return open(file, "rb", buffering, opener=_open_a_file)
+
+
+def read_file(file: Path) -> bytes:
+    """All of a file of a queue. Raises OSError, as `open_to_read`."""
+    with open_to_read(file) as opened:
+        return opened.read()
 
 
 def _open_a_file(file: str, flags: int) -> int:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from eventq.storage.chain import fits
-from eventq.storage.disk import Disk
+from eventq.storage.disk import Disk, read_file
 from eventq.storage.errors import LogDamaged
 from eventq.storage.redo import missing
 from eventq.storage.segments import Cursor, find_segments, segment_path
@@ -58,7 +58,7 @@ def renew(disk: Disk, log: Path, mark: Path) -> None:
     segments = find_segments(log)
     if segments:
         file = segment_path(log, segments[-1])
-        text, cursor = file.read_bytes(), Cursor(log, segments[-1])
+        text, cursor = read_file(file), Cursor(log, segments[-1])
         damage: LogDamaged | None = None
         try:
             for _ in cursor.follow(io.BytesIO(text)):

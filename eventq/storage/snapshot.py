@@ -26,7 +26,7 @@ from eventq.core.record import Record
 from eventq.core.state import State, rebuilt
 from eventq.storage.codec import kept, raw
 from eventq.storage.convert import moment, structure, unstructure
-from eventq.storage.disk import DISK, Disk, open_to_read
+from eventq.storage.disk import DISK, Disk, read_file
 from eventq.storage.segments import Cursor
 
 __all__ = ["REDUCER", "load", "save", "snapshot_path", "snapshots"]
@@ -193,8 +193,7 @@ def _checksum(head: _Head, rows: bytes) -> str:
 def load(folder: Path, seq: int, log: Path) -> tuple[State, Cursor] | None:
     """The state of this snapshot and its place in the log, or None when it does not fit."""
     try:
-        with open_to_read(snapshot_path(folder, seq)) as file:
-            first, rows = file.read().split(b"\n", 1)
+        first, rows = read_file(snapshot_path(folder, seq)).split(b"\n", 1)
         head = msgspec.json.decode(first, type=_Head)
         if head.reducer != REDUCER or head.seq != seq or _checksum(head, rows) != head.checksum:
             return None
