@@ -240,16 +240,32 @@ def test_when_the_snapshots_are_lost_opening_names_the_segments(queue: Path, att
 
 
 def test_the_commands_say_what_is_archived(queue: Path, attic: Path) -> None:
-    """Those that need it exit 6; `status` and `dlq` answer without, and say so."""
+    """Those that need it exit 6, when what there is was shown; `status` and `dlq` answer without,
+    and say so."""
     whole = eventq("log", "--queue", queue, "--json").out
     ran = eventq("archive", "--queue", queue, "--to", attic, "--keep", 2, "--json")
     moved = ran.values
     assert (ran.code, moved[0]["first"], moved[0]["to"]) == (0, 1, str(attic))
     gone = moved[-1]["last"]
-    for words in (["log"], ["log", "--task", "slow"], ["history", "fetch"], ["at", gone]):
+    there = "\n".join(whole.split("\n")[gone:])
+    for words, out in [
+        (["log"], there),
+        (["log", "-n", len(lines(queue)) + 1], ""),
+        (["history", "fetch"], ""),
+        (["at", gone], ""),
+    ]:
         ran = eventq(*words, "--queue", queue, "--json")
         assert (ran.code, ran.error["error"]) == (6, "archived")
-        assert ran.out == ""
+        assert ran.out == out
+    with WorkQueue.open(queue) as q:
+        q.enqueue("late")
+        q.cancel("late")
+    for words in (["log", "--task", "late"], ["history", "late"]):
+        ran = eventq(*words, "--queue", queue)
+        assert ran.code == 6
+        assert "are archived" in ran.err
+        assert ("enqueued" in ran.out, "cancelled" in ran.out) == (True, True)
+    whole = whole + "".join(line.decode() for line in lines(queue)[-2:])
     ran = eventq("log", "--queue", queue, "--since", gone + 1, "--json")
     assert (ran.code, ran.out) == (0, "\n".join(whole.split("\n")[gone:]))
     assert eventq("status", "--queue", queue, "--json").value["archived"] == gone
@@ -591,3 +607,18 @@ def test_archiving_goes_on_while_others_write(tmp_path: Path, attic: Path) -> No
         assert q.state.seq == 19
     WorkQueue.unarchive(path)
     check(path)
+
+
+def test_verify_counts_what_it_has_read_and_judged(tmp_path: Path, attic: Path) -> None:
+    """Not what is archived, nor what stands before the snapshot that it judged from."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, segment_bytes=1, snapshots=False) as q:
+        for n in range(4):
+            q.enqueue(f"before-{n}")
+        q.archive(attic, keep=2)  # with a snapshot after entry 5
+        q.enqueue("behind")
+    value = eventq("verify", "--queue", path, "--json").value
+    assert (value["entries"], value["archived"], value["judged"]) == (6, 3, 1)
+    out = eventq("verify", "--queue", path).out
+    assert "intact    yes: 3 entries from entry 4 on in 3 files\n" in out
+    assert "legal     yes from entry 6 on: 2 events\n" in out

@@ -15,7 +15,16 @@ from disk import Ticks, copied, lines, segments, tour, untouched
 from ledger import Ledger, Walk
 from terminal import COMMAND, environment, eventq, everything, nightly
 
-from eventq import Enqueue, LogDamaged, Retention, WorkQueue
+from eventq import (
+    Capacity,
+    Enqueue,
+    LogDamaged,
+    QueueFull,
+    Retention,
+    StaleLease,
+    UnknownTask,
+    WorkQueue,
+)
 from eventq.cli.past import taken_by
 from eventq.cli.wording import EVENTS
 from eventq.core.commands import Cancel, Redrive, Start
@@ -424,3 +433,48 @@ def test_what_is_followed_has_no_end(tmp_path: Path) -> None:
         ran = eventq("log", "-f", *more, "--queue", path)
         assert (ran.code, ran.out) == (2, "")
         assert "--follow has no end: leave out --until, and -n where --since is" in ran.err
+
+
+def test_the_log_shows_what_was_refused_where_that_is_recorded(tmp_path: Path) -> None:
+    """With the tasks that were named, or the lease; and starts that got nothing."""
+    path = tmp_path / "queue"
+    with WorkQueue.open(path, capacity=Capacity(2), record=True, clock=Ticks()) as q:
+        q.enqueue_all([Enqueue("a"), Enqueue("b")])
+        for more in (["c"], [f"batch-{n}" for n in range(5)]):
+            with pytest.raises(QueueFull):
+                q.enqueue_all([Enqueue(name) for name in more])
+        with pytest.raises(UnknownTask):
+            q.cancel("ghost")
+        lease = q.start("w")
+        assert lease is not None
+        q.complete(lease)
+        with pytest.raises(StaleLease):
+            q.complete(lease)
+        q.pause()
+        assert q.start("w") is None
+    out = eventq("log", "--queue", path).out.splitlines()
+    told = [line.split(maxsplit=5)[4:] for line in out]  # what was asked, and what happened
+    assert [one for one in told if "refused" in one[1] or "nothing" in one[1]] == [
+        ["enqueue_all", "c: refused: full"],
+        ["enqueue_all", "batch-0, batch-1, batch-2 and 2 more: refused: full"],
+        ["cancel", "ghost: refused: unknown task"],
+        ["complete", "lease 6: refused: stale lease"],
+        ["pause", "paused: nothing is handed out"],
+        ["start", "there was nothing to hand out"],
+    ]
+    (line,) = eventq("log", "--queue", path, "--task", "batch-4").out.splitlines()
+    assert line.endswith("and 2 more: refused: full")
+    assert eventq("log", "--queue", path, "--task", "batch-5").code == 3
+
+
+def test_history_tells_what_stands_before_damage(tmp_path: Path) -> None:
+    """And then that there is damage: exit 9, as `log` does."""
+    path = nightly(tmp_path / "queue")
+    (file,) = segments(path)
+    file.write_bytes(file.read_bytes().replace(b'"HTTP 503"', b'"HTTP 504"'))
+    for more in ([], ["--json"]):
+        ran = eventq("history", "fetch", "--queue", path, *more)
+        assert ran.code == 9
+        assert ("started" if more else "handed out") in ran.out
+        assert "HTTP" not in ran.out
+    assert eventq("history", "ghost", "--queue", path).code == 9

@@ -73,6 +73,8 @@ def test_a_log_that_eventq_wrote_is_found_in_order(toured: Path) -> None:
     assert ran.value == {
         "queue": ran.value["queue"],
         "entries": len(lines(toured)),
+        "archived": 0,
+        "judged": len(lines(toured)),
         "segments": len(segments(toured)),
         "head": head_of(toured),
         "intact": True,

@@ -127,7 +127,8 @@ def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
     is 0, or the highest of 6 could not be checked, 7 not legal, 8 not complete, 9 damaged. It
     changes nothing and needs no lock.
 
-    --json: one object with queue (its id), entries, segments, head, intact, complete, legal and
+    --json: one object with queue (its id), entries, archived (how many of them are, and so were not
+    read), judged (how many were), segments, head, intact, complete, legal and
     decided (null: not checked), problems (fault, seq, what, file, line, byte), more (how many
     problems were left out), notes and exit.
     """
@@ -186,6 +187,8 @@ def _facts(read: Verification, judge: Judge, code: Exit) -> dict[str, Any]:
     return {
         "queue": judge.state.queue,
         "entries": read.head[0],
+        "archived": read.archived,
+        "judged": judge.judged,
         "segments": len(read.segments),
         "head": f"{read.head[0]}:{read.head[1]}",
         "intact": Fault.DAMAGED not in read.faults and read.whole,
@@ -207,14 +210,16 @@ _COMPLETE = {
 
 
 def _show(screen: Screen, read: Verification, judge: Judge, given: tuple[int, str] | None) -> None:
-    entries = counted(read.head[0], "entry", "entries")
+    entries = counted(read.head[0] - read.archived, "entry", "entries")
+    if read.archived:
+        entries = f"{entries} from entry {read.archived + 1} on"
     files = counted(len(read.segments), "file")
     until = "" if read.whole else f" as far as it was read, to entry {read.head[0]}"
     complete = _complete(read)
     unread = (
         f"not checked: entry {given[0]}, which the head given knows, was not read" if given else ""
     )
-    events = counted(judge.state.position, "event")
+    events = counted(judge.state.position - judge.began, "event")
     since = f" from entry {judge.state.seq - judge.judged + 1} on" if read.archived else ""
     unjudged = "" if _judged(read, judge) else "not checked: no snapshot says how the queue stood"
     answers = {

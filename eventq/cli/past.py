@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from eventq import Entry, EventqError, Lease, WorkQueue
+from eventq import Archived, Entry, EventqError, Lease, LogDamaged, LogNewer, WorkQueue
 from eventq.cli.exits import NoSuchEntry
 from eventq.cli.options import (
     examples,
@@ -29,9 +29,10 @@ from eventq.cli.options import (
 )
 from eventq.cli.show import Column, Screen, emit, when
 from eventq.cli.times import When, WhenType
-from eventq.cli.wording import counted, tell
+from eventq.cli.wording import asked_about, counted, tell, tell_nothing
 from eventq.core.events import Cancelled, Renewed, Started, TaskEvent
 from eventq.queries.history import Life, Moment, lives, moments
+from eventq.storage.archived import needed
 from eventq.storage.codec import plain_event
 from eventq.storage.convert import moment
 from eventq.storage.lines import Line, last_seq, lines, spelled
@@ -59,6 +60,25 @@ def lives_of(path: Path, task: str, until: int | None = None) -> list[Life]:
     """All lives of this task, from the log of the queue at this path, up to this entry."""
     entries = entries_with(log_of(path), spelled(task))
     return lives(takewhile(lambda entry: until is None or entry.seq <= until, entries), task)
+
+
+def _there(log: Path) -> tuple[int, Archived | None]:
+    """The first entry to read, and what is to be told of those before it, if they are archived."""
+    first = find_segments(log)[0]
+    archived = needed(log, 1, first - 1) if first > 1 else None
+    return (1 if archived is None else first), archived
+
+
+def _lives_there(path: Path, task: str) -> tuple[list[Life], EventqError | None]:
+    """The lives of this task, as far as the log can be read; what is to be told of the rest."""
+    log = log_of(path)
+    since, rest = _there(log)
+    entries: list[Entry] = []
+    try:
+        entries.extend(entries_with(log, spelled(task), since=since))
+    except (LogDamaged, LogNewer) as damage:
+        return lives(entries, task), damage
+    return lives(entries, task), rest
 
 
 def taken_by(path: Path, lease: Lease) -> dict[str, Any]:
@@ -131,7 +151,8 @@ def _check_named(queue: Path, task: str) -> None:
 
 
 def _names(entry: Entry, task: str) -> bool:
-    return any(isinstance(event, TaskEvent) and event.task == task for event in entry.events)
+    named = any(isinstance(event, TaskEvent) and event.task == task for event in entry.events)
+    return named or task in asked_about(entry)
 
 
 @click.command(
@@ -169,10 +190,12 @@ def log(
     """Show the entries of the log, a line for each event.
 
     The columns are the entry's seq, its time (UTC), who asked, what was asked, the task and what
-    happened to it. With --task, the other tasks of an entry are left out. WHEN is the seq of an
+    happened to it; where refusals are recorded, what was refused and why, and starts that got
+    nothing. With --task, the other tasks of an entry are left out. WHEN is the seq of an
     entry, a time (UTC, unless it names its zone; all of the day, minute or second that it says) or
     an age like 10m. Exits 3 for entries that are not there, or not yet, and for a task that the log
-    never names; with --follow these are waited for, until Ctrl-C.
+    never names; with --follow these are waited for, until Ctrl-C. Exits 6 where the first entries
+    are archived, when the rest was shown.
 
     --json: the lines as they are on disk, byte for byte, hash and all.
     """
@@ -183,8 +206,13 @@ def log(
     end = None if until is None else until.until(folder)
     if follow:
         _follow(folder, begin, task, limit, as_json)
+    rest = None
+    if since is None and limit is None:
+        begin, rest = _there(folder)
     chosen = iter(_chosen(folder, begin, end, task, limit, decoded=not as_json))
     first = next(chosen, None)
+    if first is None and rest is not None:
+        raise rest
     if first is None:
         last = last_seq(folder)
         if (begin or 1) > (last if end is None else min(last, end)):
@@ -193,6 +221,8 @@ def log(
             _check_named(queue, task)
         return
     _show(chain((first,), chosen), task, as_json)
+    if rest is not None:
+        raise rest
 
 
 def _follow(
@@ -221,7 +251,10 @@ def _show(chosen: Iterable[Line], task: str | None, as_json: bool) -> None:
         for one in moments(line.entry):
             name = getattr(one.event, "task", "")
             if task is None or name == task:
-                screen.row(_row(screen, one, name))
+                about = f"{screen.cut(name, 24)}: " if name else ""
+                screen.row(_row(screen, one, f"{about}{tell(one.event)}"))
+        if not line.entry.events:
+            screen.row(_row(screen, line.entry, tell_nothing(line.entry)))
 
 
 def _told(since: When | None, until: When | None) -> str:
@@ -232,12 +265,11 @@ def _told(since: When | None, until: When | None) -> str:
     return " ".join(f"{word} {one.told}" for word, one in words if one is not None)
 
 
-def _row(screen: Screen, one: Moment, name: str) -> str:
+def _row(screen: Screen, one: Moment | Entry, happened: str) -> str:
     """The line of one event. A terminal is told no year, and long names in short."""
     at = when(one.at)[5:-1] if screen.terminal else when(one.at)
     by = screen.cut(one.by or "-", 14)
     said = f" ({one.why})" if one.why else ""
-    happened = f"{screen.cut(name, 24)}: {tell(one.event)}" if name else tell(one.event)
     return f"{one.seq:>6}  {at}  {by:<8}  {one.do:<8}  {happened}{said}"
 
 
@@ -265,13 +297,16 @@ def history(task: str, queue: Path, as_json: bool) -> None:
     """Tell all that has happened to TASK.
 
     Also when the queue has forgotten it. An id that was forgotten and enqueued again has had more
-    than one life; they are told one after the other. Exits 3 for an id that was never enqueued.
+    than one life; they are told one after the other. Exits 3 for an id that was never enqueued; 6
+    and 9 where a part of the log is archived or damaged, when what there is of it was told.
 
     --json: one object with task, forgotten, and lives: a list of lists of events, each with seq,
     at, by, do, why and the fields of the event as in the log; "started" has its lease too.
     """
-    told = lives_of(queue, task)
+    told, rest = _lives_there(queue, task)
     if not told:
+        if rest is not None:
+            raise rest
         with WorkQueue.open(queue, read_only=True) as q:
             raise unknown(q.state, task, "tell the history of")
     if as_json:
@@ -282,7 +317,13 @@ def history(task: str, queue: Path, as_json: bool) -> None:
                 "lives": [[moment_facts(one) for one in life.moments] for life in told],
             }
         )
-        return
+    else:
+        _show_lives(task, told)
+    if rest is not None:
+        raise rest
+
+
+def _show_lives(task: str, told: list[Life]) -> None:
     screen = Screen()
     for number, life in enumerate(told, 1):
         if number > 1:

@@ -246,6 +246,8 @@ def _next(report: Report) -> Iterator[Line]:
     for lease in endless(standing.elsewhere)[:3]:
         for told in if_gone(lease):
             yield Line(f"  {told}", copied=True)
+    if standing.paused:
+        yield Line(f"  {typed('resume', why=True)}", copied=True)
     yield line("run", str(report.flow.path))
 
 

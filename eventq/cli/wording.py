@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from eventq.cli.show import when
+from eventq.core.commands import EnqueueAll
 from eventq.core.events import (
     Blocked,
     Cancelled,
@@ -15,6 +16,7 @@ from eventq.core.events import (
     Delayed,
     Died,
     Enqueued,
+    Entry,
     Event,
     Expired,
     Failed,
@@ -36,7 +38,11 @@ from eventq.core.events import (
 )
 from eventq.core.policy import Policy
 
-__all__ = ["EVENTS", "counted", "policy_words", "tell"]
+__all__ = ["EVENTS", "asked_about", "counted", "policy_words", "tell", "tell_nothing"]
+
+
+MOST = 3
+"""How many tasks of a refused batch are named; the rest is counted."""
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -147,6 +153,28 @@ EVENTS: dict[type[Event], str | Callable[[Any], str]] = {
     Reconfigured: lambda e: f"agreed anew: {policy_words(e.policy)}",
 }
 """For each event its sentence, `e` being the event, or what makes it."""
+
+
+def asked_about(entry: Entry) -> tuple[str, ...]:
+    """The tasks that a refused command names, where the entry is of one."""
+    command = entry.ask.get("command")
+    if isinstance(command, EnqueueAll):
+        return tuple(task.id for task in command.tasks if task.id is not None)
+    names = (getattr(command, name, None) for name in ("id", "task"))
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def tell_nothing(entry: Entry) -> str:
+    """What an entry says of which nothing followed: it is of a refusal, or of a start that got
+    nothing."""
+    refused = entry.ask.get("refused")
+    if refused is None:
+        return "there was nothing to hand out"
+    lease = getattr(entry.ask.get("command"), "lease", None)
+    named = asked_about(entry)
+    more = f" and {len(named) - MOST:,} more" if len(named) > MOST else ""
+    about = ", ".join(named[:MOST]) + more or ("" if lease is None else f"lease {lease}")
+    return f"{about + ': ' if about else ''}refused: {refused.replace('_', ' ')}"
 
 
 def tell(event: Event) -> str:

@@ -177,6 +177,8 @@ class Judge:
         """How many breaches there are beyond those that were kept."""
         self.judged = 0
         """How many entries were judged."""
+        self.began = 0
+        """How many events there were before."""
         self.otherwise = 0
         """How many entries the rules decide otherwise: a rule was mended since, or it is forged."""
         self.stopped = False
@@ -187,6 +189,7 @@ class Judge:
     def begin(self, state: State) -> None:
         """Take this for the state after the entries that cannot be judged."""
         self.state = state
+        self.began = state.position
 
     def judge(self, entry: Entry, *, decide: bool = True) -> None:
         """Judge the next entry. After an impossible event nothing is judged any more.
