@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import BinaryIO
 
 import pytest
@@ -379,3 +380,15 @@ def _read(screen: BinaryIO) -> bytes:
         return screen.read(1 << 16)
     except OSError:  # nobody holds the other end any more
         return b""
+
+
+def test_a_paused_queue_is_resumed_first(tmp_path: Path) -> None:
+    """That is what the report says to type next; until then nothing runs."""
+    flow, queue = write(tmp_path, only=sh("true")), tmp_path / "queue"
+    with WorkQueue.open(queue) as q:
+        q.pause(why="the disk is changed")
+    code, out, _ = run(flow, queue)
+    assert code == 5
+    assert "nothing is handed out until it is resumed" in out
+    told = out.partition("next:\n")[2].splitlines()
+    assert [line.split()[1] for line in told if line][:2] == ["resume", "run"]
