@@ -135,7 +135,7 @@ def _chosen(
         found = (line for line in every if mark in line.bytes and _names(line.entry, task))
     if until is not None:
         found = takewhile(lambda line: line.seq <= until, found)
-    if limit is None:
+    if limit is None or limit > sys.maxsize:
         return found
     return islice(found, limit) if since is not None else deque(found, limit)
 

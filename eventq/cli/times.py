@@ -60,7 +60,7 @@ class WhenType(click.ParamType[When]):
         self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> When:
-        if re.fullmatch(r"[0-9]{1,19}", value):
+        if re.fullmatch(r"[0-9]{1,18}", value):
             if int(value) < self._least:
                 self.fail("the first entry is 1", param, ctx)
             return When(value, int(value) - 1, int(value))

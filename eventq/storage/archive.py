@@ -36,7 +36,7 @@ def archive(log: Log, to: Path, *, before: int | None = None, keep: int = 1) -> 
         raise ArchiveRefused(f"{to} lies in the queue itself: name a folder elsewhere")
     with suppress(FileExistsError):
         log.disk.mkdir(to)
-        log.disk.sync_folder(to.parent)
+    log.disk.sync_folder(to.parent)  # whoever made it may have got no further
     folder = log.path / "log"
     segments = find_segments(folder)
     covered = _covered(log.path)
@@ -90,6 +90,12 @@ def _put(log: Log, text: bytes, target: Path) -> None:
     if target.exists():
         if read_file(target) != text:
             raise ArchiveRefused(f"{target} is there already, and is not the segment of this queue")
+        descriptor = log.disk.open(target, os.O_RDONLY)
+        try:
+            log.disk.fsync(descriptor)  # whoever wrote it may have got no further
+        finally:
+            os.close(descriptor)
+        log.disk.sync_folder(target.parent)
         return
     aside = target.with_suffix(f".{os.urandom(4).hex()}.tmp")
     try:
@@ -134,8 +140,8 @@ def bring_back(log: Log, source: Path | None = None, *, since: int = 1) -> list[
                 f"{file} ends with entry {told.last} and the hash {told.hash}, but what was "
                 f"archived ended with entry {one.last} and the hash {one.hash}"
             )
-        _put(log, text, folder / one.name)
-        with log.alone():
+        with log.alone():  # else who archives it anew meanwhile would find it in its old place
+            _put(log, text, folder / one.name)
             write_record(log.disk, folder, [m for m in recorded(folder) if m.first != one.first])
         back.append(one)
     return back

@@ -304,7 +304,7 @@ def _parsed(line: bytes, steps: Steps = STEPS) -> _Line:
         entry = _read_line(line)
         if not line.isascii():
             line.decode()  # msgspec passes over the bytes of a payload
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return _of_another_version(line, str(error), steps)
     return entry if entry.v == VERSION else _of_another_version(line, "", steps)
 
@@ -318,7 +318,7 @@ def read(line: bytes, steps: Steps = STEPS) -> Folded:
         entry = _read_line(line)
         if entry.v != VERSION or not line.isascii():
             entry = _parsed(line, steps)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         entry = _parsed(line, steps)
     events = entry.events
     for i, event in enumerate(events):
@@ -346,7 +346,7 @@ def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
         raise NotALine(f"no eventq ever wrote version {version} of the format")
     try:
         return _read_line(upcast(line, version, steps))
-    except (LookupError, TypeError, ValueError, msgspec.DecodeError) as wrong:
+    except (LookupError, TypeError, ValueError, RecursionError, msgspec.DecodeError) as wrong:
         raise NotALine(f"it does not read as an entry of version {version}: {wrong}") from None
 
 

@@ -153,8 +153,10 @@ class Followed(Synced):
         super().forked()
         self.let_go = NOTHING
         lock, self._lock = self._lock, -1
-        if lock >= 0:
-            os.close(lock)
+        segment, self._segment = self._segment, -1  # nor writes a command on what it was about to
+        for descriptor in (lock, segment):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def look(self, *, locked: bool = False) -> None:
         """See that what is open is what stands at its path; under the lock, put a synced copy of

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from threading import get_ident
 
 from eventq.core.events import Entry
 from eventq.core.state import State
@@ -18,7 +19,7 @@ from eventq.core.values import check_whole
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import Archived, LogDamaged, LogNewer
+from eventq.storage.errors import Archived, HandleBusy, LogDamaged, LogNewer
 from eventq.storage.following import NOTHING, Followed
 from eventq.storage.lines import seq_at
 from eventq.storage.lock import NOW, TIMEOUT
@@ -120,6 +121,8 @@ class Log(Followed):
     def append(self, entry: Entry) -> int:
         """Write an entry, under the lock, caught up; how many bytes it takes. Raises OSError: then
         nothing was written."""
+        if self._finished is not None:  # a handler of a signal has forked, and this is the child
+            self.check_alive()
         cursor = self._cursor
         last = cursor.hash
         assert last is not None
@@ -198,10 +201,13 @@ class Log(Followed):
 
     def shut(self) -> None:
         """Let go of the files. The handle answers nothing more. Raises OSError where a last sync of
-        what was answered before it fails, HandleFinished where one has failed."""
+        what was answered before it fails, HandleFinished where one has failed, HandleBusy in a
+        handler of a signal that broke into a call of its own thread."""
         if os.getpid() != self._pid:  # in a forked child nothing of it is ours
             return
         with self.mutex:
+            if self.user == get_ident():
+                raise HandleBusy  # a handler of a signal: the command that it broke into goes on
             self._leave_mark()
             try:
                 if self._later is not None and self._segment >= 0:

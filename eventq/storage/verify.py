@@ -150,10 +150,12 @@ class Verification:
         if self.segments[0] != 1:
             self._begin_behind_the_archive()
         cursor = self._cursor
+        strays = set(self.segments)
         damage: LogDamaged | None = None
         rest = 0
         try:
             while True:
+                strays.discard(cursor.first)
                 yield from twice(cursor, self._in_segment)
                 rest = cursor.file.stat().st_size - cursor.offset
                 if not cursor.next_segment(rest):
@@ -177,6 +179,10 @@ class Verification:
             rest = max(0, cursor.file.stat().st_size - cursor.offset)
         if rest:
             self._note_tail(rest)
+        if strays:
+            first = min(strays)
+            what = "no file of the log begins with this entry, which stands in another one"
+            raise LogDamaged(segment_path(self.log, first), 1, 0, first, what)
 
     def _begin_behind_the_archive(self) -> None:
         """Take the hash that the record has of the last archived segment for that of the line
