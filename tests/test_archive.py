@@ -20,6 +20,7 @@ from eventq import (
     ArchiveRefused,
     CycleError,
     Enqueue,
+    LockTimeout,
     LogDamaged,
     NotAQueue,
     QueueReplaced,
@@ -29,6 +30,7 @@ from eventq import (
 from eventq.core.evolve import evolve
 from eventq.storage import archive as archive_module
 from eventq.storage.disk import Disk
+from eventq.testing.faults import FaultyDisk, lose_all
 
 
 @pytest.fixture(scope="session")
@@ -622,3 +624,45 @@ def test_verify_counts_what_it_has_read_and_judged(tmp_path: Path, attic: Path) 
     out = eventq("verify", "--queue", path).out
     assert "intact    yes: 3 entries from entry 4 on in 3 files\n" in out
     assert "legal     yes from entry 6 on: 2 events\n" in out
+
+
+@pytest.mark.parametrize("broken", [2, 3])
+def test_an_archive_that_broke_off_lasts_when_it_is_made_again(tmp_path: Path, broken: int) -> None:
+    """Whatever the first one had made and not synced: its folder, a segment in it."""
+    top, left, disk = tmp_path / "top", tmp_path / "left", FaultyDisk()
+    top.mkdir()
+    with WorkQueue.open(top / "q", segment_bytes=1, disk=disk) as q:
+        for n in range(5):
+            q.enqueue(f"t{n}")
+        disk.fail("sync_folder", broken)
+        with pytest.raises(OSError, match="Input"):
+            q.archive(top / "attic", keep=5)
+        moved = q.archive(top / "attic", keep=5)
+        head = q.head
+        disk.leave(top, left, lose_all)
+    assert len(moved) == 1
+    WorkQueue.unarchive(left / "q", left / "attic")
+    assert len(lines(left / "q")) == head[0]
+    check_chain(left / "q")
+
+
+def test_who_brings_back_has_the_lock_from_the_copy_on(
+    tmp_path: Path, attic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who archives the segment anew, between its copy and its record, would take the file
+    away, and its record would be taken away then."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, segment_bytes=1) as q:
+        q.enqueue("a")
+        q.archive(attic)
+    put, refused = archive_module._put, []
+
+    def late(log: Any, text: bytes, target: Path) -> None:
+        with pytest.raises(LockTimeout) as told:
+            WorkQueue.open(path, lock_timeout=0.01)
+        refused.append(told)
+        put(log, text, target)
+
+    monkeypatch.setattr(archive_module, "_put", late)
+    assert len(WorkQueue.unarchive(path)) == len(refused) > 0
+    check_chain(path)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from disk import check_chain, lines
 
-from eventq import Enqueue, HandleBusy, StaleLease, State, WorkQueue
+from eventq import Enqueue, HandleBusy, HandleFinished, StaleLease, State, WorkQueue
 from eventq.core.events import Entry
 from eventq.core.evolve import replay
 from eventq.storage.disk import DISK, Disk
@@ -454,3 +454,55 @@ def test_a_command_that_is_broken_into_goes_on_in_memory(
             assert q.enqueue("goes on").id == "goes on"
         q.enqueue("last")
         assert [task.id for task in q.state.tasks()] == ["goes on", "last"]
+
+
+def test_a_handler_shuts_no_handle_in_the_midst_of_its_command(tmp_path: Path) -> None:
+    """It would let go of the lock, and what others are answered then be written over."""
+    tried = []
+
+    def clock() -> datetime:  # where a handler may break in: the lock is held
+        if tried == [False]:
+            tried.append(True)
+            refused(q.shut)
+        return datetime.now(UTC)
+
+    with WorkQueue.open(tmp_path, clock=clock) as q:
+        tried.append(False)
+        assert q.enqueue("goes on").id == "goes on"
+        assert tried == [False, True]
+    check_chain(tmp_path)
+
+
+def test_a_child_that_was_forked_in_the_midst_of_a_command_does_not_carry_it_out(
+    tmp_path: Path,
+) -> None:
+    """The parent does. The child comes back to it later, when others wrote there."""
+    parent, more = os.getpid(), os.pipe()
+    forked: list[int] = []
+    armed = False
+
+    def clock() -> datetime:
+        nonlocal armed
+        if armed:
+            armed = False
+            forked.append(os.fork())
+            if not forked[0]:
+                os.read(more[0], 1)
+        return datetime.now(UTC)
+
+    with WorkQueue.open(tmp_path, clock=clock) as q:
+        armed = True
+        try:
+            q.enqueue("once")
+        except HandleFinished:
+            os._exit(7)
+        finally:
+            if os.getpid() != parent:
+                os._exit(8)
+        q.enqueue("behind it")
+        before = lines(tmp_path)
+        os.write(more[1], b"!")
+        assert os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]) == 7
+        assert lines(tmp_path) == before
+        q.enqueue("last")
+    check_chain(tmp_path)

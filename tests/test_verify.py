@@ -641,3 +641,16 @@ def test_a_deep_chain_and_many_keys_are_judged_in_linear_time(keyed: bool) -> No
     judge.end()
     assert judge.legal
     assert judge.judged == 4
+
+
+@pytest.mark.parametrize("text", [b"", b"tampered\n"])
+def test_a_file_that_is_none_of_the_log_is_damage(queue: Path, text: bytes) -> None:
+    """It has the name of a segment, and another one holds that entry: readers refuse it as well."""
+    *_, last = segments(queue)
+    seq = len(lines(queue))
+    assert int(last.stem) < seq
+    stray = last.with_name(f"{seq:020}.jsonl")
+    stray.write_bytes(text)
+    ran = verify(queue)
+    assert ran.code == 9
+    assert ran.value["problems"][0]["file"] == str(stray)
