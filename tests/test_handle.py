@@ -5,6 +5,7 @@ What is asked in what words stands in `test_workqueue`.
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import Queues, check_chain, out
+from disk import Queues, check_chain, lines, out
 
 from eventq import (
     BadValue,
@@ -28,6 +29,7 @@ from eventq import (
     OtherContent,
     QueueClosed,
     QueueFull,
+    QueueReplaced,
     ReadOnly,
     Refusal,
     StaleLease,
@@ -42,6 +44,7 @@ from eventq import (
 from eventq.core.commands import command
 from eventq.core.decide import decide
 from eventq.core.evolve import evolve
+from eventq.storage.following import Followed
 
 S = Status
 
@@ -304,3 +307,42 @@ def test_an_error_crosses_from_one_process_to_another(error: EventqError) -> Non
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_a_lock_that_was_emptied_hides_no_segment(tmp_path: Path) -> None:
+    """Its size says when to look for the next one; a name that came says so as well."""
+    with (
+        WorkQueue.open(tmp_path, segment_bytes=1) as q,
+        WorkQueue.open(tmp_path, segment_bytes=1) as other,
+    ):
+        q.enqueue("a")
+        other.enqueue("b")
+        known = (tmp_path / "lock").stat().st_size
+        os.truncate(tmp_path / "lock", 0)
+        while (tmp_path / "lock").stat().st_size < known:
+            q.enqueue(f"c{q.head[0]}")
+        before = lines(tmp_path)
+        other.enqueue("last")
+        assert lines(tmp_path)[:-1] == before
+    check_chain(tmp_path)
+
+
+def test_a_segment_that_was_not_read_is_never_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were nothing else to tell of it, it is in the way of who begins the next one."""
+    with (
+        WorkQueue.open(tmp_path, segment_bytes=1) as q,
+        WorkQueue.open(tmp_path, segment_bytes=1) as other,
+    ):
+        q.enqueue("a")
+        assert other.state.seq == 2
+        q.enqueue("b")
+        before = lines(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(Followed, "_followed", lambda *_, **__: False)
+            with pytest.raises(QueueReplaced, match="is there already"):
+                other.enqueue("last")
+        assert lines(tmp_path) == before
+        other.enqueue("last")
+    check_chain(tmp_path)

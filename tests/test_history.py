@@ -478,3 +478,15 @@ def test_history_tells_what_stands_before_damage(tmp_path: Path) -> None:
         assert ("started" if more else "handed out") in ran.out
         assert "HTTP" not in ran.out
     assert eventq("history", "ghost", "--queue", path).code == 9
+
+
+def test_a_log_without_its_beginning_is_not_shown_as_if_it_were_whole(tmp_path: Path) -> None:
+    """It is damage, but where the beginning was archived; what is asked for behind it is shown."""
+    path = nightly(tmp_path / "queue", segment_bytes=1)
+    first, *_ = segments(path)
+    first.unlink()
+    for words in (["log"], ["log", "--since", 1], ["log", "--task", "fetch"], ["history", "fetch"]):
+        ran = eventq(*words, "--queue", path)
+        assert (ran.code, ran.out) == (9, "")
+        assert "the log begins only with entry 2" in ran.err
+    assert eventq("log", "--since", 2, "--queue", path).code == 0

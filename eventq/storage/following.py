@@ -27,7 +27,7 @@ from eventq.storage.redo import Redo, reaches
 from eventq.storage.segments import CUT_SHORT
 from eventq.storage.syncing import Durability, Synced
 
-__all__ = ["AT_ONCE", "NOTHING", "Followed"]
+__all__ = ["AT_ONCE", "NOTHING", "UNKNOWN", "Followed"]
 
 NOTHING: Callable[[], object] = bool
 """What is called where there is nothing to do."""
@@ -170,6 +170,8 @@ class Followed(Synced):
             self._switch(self._open(self._cursor.file), self._cursor)
         if self._redo is not None and not self._redo.stands():
             self._leave_redo(Redo.AFTER)  # and make a new one with the next line
+        if named is None or named != self._named:
+            self._begun = UNKNOWN  # a segment may follow, whatever the size of the lock says
         self._look_at, self._named = monotonic() + LOOK_EVERY, named
 
     # What others wrote.

@@ -153,7 +153,9 @@ def _before(log: Path, seq: int) -> Cursor:
     if not first:
         if (archived := needed(log, seq)) is not None:
             raise archived
-        first = (segments or [1])[0]
+        if segments:
+            raise Cursor(log).damaged(f"the log begins only with entry {segments[0]}")
+        first = 1
     cursor = Cursor(log, first)
     if seq <= first or not segments:
         return cursor

@@ -19,8 +19,8 @@ from eventq.core.values import check_whole
 from eventq.storage.beginning import where_to_begin
 from eventq.storage.codec import encode
 from eventq.storage.disk import DISK, Disk
-from eventq.storage.errors import Archived, HandleBusy, LogDamaged, LogNewer
-from eventq.storage.following import NOTHING, Followed
+from eventq.storage.errors import Archived, HandleBusy, LogDamaged, LogNewer, QueueReplaced
+from eventq.storage.following import NOTHING, UNKNOWN, Followed
 from eventq.storage.lines import seq_at
 from eventq.storage.lock import NOW, TIMEOUT
 from eventq.storage.payload import SIZE_LIMIT, Door
@@ -167,6 +167,10 @@ class Log(Followed):
         self.disk.ftruncate(self._lock, os.fstat(self._lock).st_size + 1)
         file = segment_path(self._folder, cursor.seq + 1)
         descriptor = self.disk.open(file, os.O_RDWR | os.O_CREAT)
+        if os.fstat(descriptor).st_size:  # the lock has lost its size, which tells of segments
+            os.close(descriptor)
+            self._begun = UNKNOWN
+            raise QueueReplaced(file, "is there already, and this handle has not read it")
         after = cursor.copy()
         after.next_segment(0)
         self._switch(descriptor, after)
@@ -232,6 +236,7 @@ class Log(Followed):
         with suppress(OSError, Archived, LogDamaged):
             self._flock(self._lock, NOW)  # until that file is closed
             self.look(locked=True)
-            if self._redo is not None and os.fstat(self._lock).st_size == self._begun:
+            begun = os.fstat(self._lock).st_size
+            if self._redo is not None and not self._followed(begun, locked=True):
                 self.sync()  # no later segment is there: so all of the log is in its segments
                 self._redo.empty()
