@@ -26,6 +26,9 @@ __all__ = ["View"]
 
 T = TypeVar("T")
 
+END = datetime.max.replace(tzinfo=UTC)
+"""The last time that there is."""
+
 
 class View:
     """What remembers a queue for this process: its log, and the state after the last entry."""
@@ -112,7 +115,8 @@ class View:
             check_moment("what the clock gives", now)
         last = self._current.now.at
         if last is not None and now < last:
-            return last + timedelta(seconds=time.monotonic() - self._read_at)
+            gone = timedelta(seconds=time.monotonic() - self._read_at)
+            return last + gone if gone < END - last else END  # a clock may have been that wrong
         return now
 
     @property

@@ -654,3 +654,14 @@ def test_a_file_that_is_none_of_the_log_is_damage(queue: Path, text: bytes) -> N
     ran = verify(queue)
     assert ran.code == 9
     assert ran.value["problems"][0]["file"] == str(stray)
+
+
+def test_a_line_that_is_nested_without_end_is_damage(queue: Path, tmp_path: Path) -> None:
+    """For who verifies, who opens and who repairs."""
+    file = segments(queue)[-1]
+    deep = b"[" * 100_000 + b"]" * 100_000
+    file.write_bytes(file.read_bytes() + b'{"seq":99,"events":[{"task":%b}]}\n' % deep)
+    assert verify(queue).code == 9
+    assert eventq("status", "--queue", queue).code == 9
+    assert eventq("repair", "--queue", queue, "--to", tmp_path / "copy").code == 0
+    assert eventq("verify", "--queue", tmp_path / "copy").code == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +386,13 @@ def test_what_is_no_lease_is_a_bad_value(lease: Any, q: WorkQueue) -> None:
         with pytest.raises(BadValue):
             q.cancel("a", lease=lease)
     assert q.state is state
+
+
+def test_after_the_last_time_that_there_is_a_queue_goes_on(make: Queues) -> None:
+    """A clock that was that wrong once ends nothing: time stands there."""
+    at = datetime.max.replace(tzinfo=UTC)
+    q = make(clock=lambda: at)
+    at = datetime(2026, 11, 30, tzinfo=UTC)
+    q.enqueue("a")
+    assert out(q).task == "a"
+    assert q.state.at == datetime.max.replace(tzinfo=UTC)

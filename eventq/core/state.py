@@ -154,6 +154,7 @@ def _facts(state: State) -> tuple[Any, ...]:
         state.position,
         state.admission,
         state.dispatch,
+        sorted(state.holders.items()),
         state.in_order(),
     )
 

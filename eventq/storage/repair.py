@@ -141,7 +141,7 @@ def _lost(queue: Path, read: Verification, kept: int, state: State, ends: dict[P
         lost = with_changes(lost, lines=lost.lines + 1, bytes=lost.bytes + len(line))
         try:
             entry = _read_line(line)
-        except (msgspec.DecodeError, ValueError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             lost = with_changes(lost, unreadable=lost.unreadable + 1)
             continue
         if entry.seq > kept:  # else a line that stands there twice

@@ -210,7 +210,13 @@ def load(folder: Path, seq: int, log: Path) -> tuple[State, Cursor] | None:
             dispatch=head.dispatch,
             holders=Map(head.holders),
         )
-    except (OSError, ValueError, msgspec.DecodeError, cattrs.BaseValidationError):
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+        msgspec.DecodeError,
+        cattrs.BaseValidationError,
+    ):
         return None
     cursor = Cursor(log, head.segment)
     cursor.offset, cursor.seq, cursor.hash = head.offset, head.seq, head.hash.encode()
