@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -665,3 +666,14 @@ def test_a_line_that_is_nested_without_end_is_damage(queue: Path, tmp_path: Path
     assert eventq("status", "--queue", queue).code == 9
     assert eventq("repair", "--queue", queue, "--to", tmp_path / "copy").code == 0
     assert eventq("verify", "--queue", tmp_path / "copy").code == 0
+
+
+@pytest.mark.parametrize("at", [b"0001-01-01T00:00:00.000000+10:00", b"9999-12-31T23:59:59-10:00"])
+def test_a_time_that_utc_has_not_is_damage(queue: Path, at: bytes) -> None:
+    """However whole the chain is."""
+    rewrite(
+        queue, lambda body: re.sub(rb'"at":"[^"]*"', b'"at":"%b"' % at, body), len(lines(queue))
+    )
+    ran = verify(queue)
+    assert ran.code == 9
+    assert "eventq did not write it" in ran.value["problems"][0]["what"]

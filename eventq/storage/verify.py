@@ -214,7 +214,7 @@ class Verification:
             entry, line = read.entry, read.bytes
             self.place = where = cursor.file, number, self.end
             self.present = read.present
-            if read.present and encode(entry, self.head[1].encode(), first=number == 1)[0] != line:
+            if read.present and self._spelled(entry, first=number == 1) != line:
                 what = "encoded again, its entry gives other bytes: eventq did not write it"
                 self._wrong(Fault.DAMAGED, entry.seq, what, *where)
             if self._at is not None and entry.at < self._at:
@@ -240,6 +240,13 @@ class Verification:
         if fits(tail + b"\n", self.head[1].encode()):
             what = "in a line that lacks only its newline"
         self.notes.append(f"{cursor.file} ends {what}: not yet an entry, and no damage")
+
+    def _spelled(self, entry: Entry, *, first: bool) -> bytes:
+        """The line that eventq writes for this entry; empty where it can write none."""
+        try:
+            return encode(entry, self.head[1].encode(), first=first)[0]
+        except OverflowError:  # UTC has no such time
+            return b""
 
     def _bears_out(self, who: str, witness: tuple[int, str]) -> bool:
         """Whether the line that somebody knows is the one that stands at the head now."""
