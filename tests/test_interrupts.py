@@ -369,7 +369,7 @@ def test_a_signal_while_reading_spoils_no_look(tmp_path: Path) -> None:
             other.enqueue()
             refused(lambda: q.state, q.enqueue)
 
-        for look in (lambda: q.state, lambda: q.head, q.snapshot, lambda: q.at(q.state.seq + 1)):
+        for look in (lambda: q.state, lambda: q.head, q.snapshot, lambda: q.at(other.state.seq)):
             other.enqueue()
             disk.handler = handler
             look()
