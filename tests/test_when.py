@@ -168,12 +168,13 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_time_is_all_that_it_names(days: Path, told: str, first: int, last: int) -> None:
     """The log since then begins with its first entry, or the next one; until then it ends with its
     last one, or the one before; and that is how the queue stood."""
-    since = eventq("log", "--since", told, "--queue", days, "--json").values
-    assert [entry["seq"] for entry in since] == list(range(first, 9))
-    until = eventq("log", "--until", told, "--queue", days, "--json").values
-    assert [entry["seq"] for entry in until] == list(range(1, last + 1))
-    until = eventq("log", "--until", told, "--queue", days, "--json", "-n", 2).values
-    assert [entry["seq"] for entry in until] == list(range(max(1, last - 1), last + 1))
+    for words, shown in [
+        (["--since", told], range(first, 9)),
+        (["--until", told], range(1, last + 1)),
+        (["--until", told, "-n", 2], range(max(1, last - 1), last + 1)),
+    ]:
+        found = eventq("log", *words, "--queue", days, "--json").values
+        assert [entry["seq"] for entry in found] == list(shown)
     assert eventq("at", told, "--queue", days, "--json").value["seq"] == last
     assert eventq("why", "at 0.5", "--at", told, "--queue", days, "--json").value["seq"] == last
     both = eventq("log", "--since", told, "--until", told, "--queue", days, "--json")

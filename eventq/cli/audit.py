@@ -128,9 +128,9 @@ def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
     changes nothing and needs no lock.
 
     --json: one object with queue (its id), entries, archived (how many of them are, and so were not
-    read), judged (how many were), segments, head, intact, complete, legal and
-    decided (null: not checked), problems (fault, seq, what, file, line, byte), more (how many
-    problems were left out), notes and exit.
+    read), judged (how many were), segments, head, intact, complete, legal and decided (null: not
+    checked), problems (fault, seq, what, file, line, byte), more (how many problems were left out),
+    notes and exit.
     """
     if not (queue / "log").is_dir():
         raise NotAQueue(queue, "it has no folder `log`")

@@ -84,16 +84,18 @@ class MemoryLog:
 
     def entries(self, since: int) -> Iterator[Entry]:
         """The entries from this seq on."""
+        return iter(self._kept()[since - 1 : self.seq])
+
+    def seq_at(self, then: datetime) -> int:
+        """The seq of the last entry that is not later than this moment."""
+        return bisect_right(self._kept(), then, hi=self.seq, key=lambda entry: entry.at)
+
+    def _kept(self) -> list[Entry]:
         if self._entries is None:
             raise ValueError(
                 "this queue in memory was made with history=False: it keeps no entries"
             )
-        return iter(self._entries[since - 1 : self.seq])
-
-    def seq_at(self, then: datetime) -> int:
-        """The seq of the last entry that is not later than this moment."""
-        entries = list(self.entries(1))
-        return bisect_right(entries, then, key=lambda entry: entry.at)
+        return self._entries
 
     def state_at(self, seq: int) -> State:
         """The state after this entry."""

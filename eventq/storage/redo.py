@@ -15,9 +15,9 @@ The idea is that of the redo logs of databases (Mohan and others, ARIES, 1992), 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -119,6 +119,10 @@ def missing(cursor: Cursor) -> bytes:
     return text[: after.offset - cursor.offset]
 
 
+_NO_FILE = {errno.ENOENT, errno.EISDIR, errno.EINVAL}
+"""How `open_to_read` says that there is no file of this name, or something else."""
+
+
 def reaches(cursor: Cursor) -> bool:
     """Whether the line that ends at this cursor stands here."""
     tail = b'"%b"}\n' % (cursor.hash or b"")
@@ -144,8 +148,6 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
     at = offset % Redo.SIZE
     redo = cursor.log.parent / _NAME
     try:
-        if not stat.S_ISREG(redo.stat().st_mode):
-            return b""  # to open a pipe would wait for whoever writes to it
         with open_to_read(redo) as file:
             file.seek(at)
             if (text := file.read(1)) not in (b"{", b'"'):
@@ -153,8 +155,8 @@ def _ring(cursor: Cursor, offset: int, size: int) -> bytes:
             text += file.read(min(size, Redo.SIZE - at) - 1)
             file.seek(0)
             return text + file.read(size - len(text))
-    except FileNotFoundError:
-        return b""
     except OSError as error:
+        if error.errno in _NO_FILE:
+            return b""
         error.filename = str(redo)  # which a failed read does not say
         raise
