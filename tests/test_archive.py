@@ -666,3 +666,17 @@ def test_who_brings_back_has_the_lock_from_the_copy_on(
     monkeypatch.setattr(archive_module, "_put", late)
     assert len(WorkQueue.unarchive(path)) == len(refused) > 0
     check_chain(path)
+
+
+def test_a_copy_that_somebody_made_is_synced_before_it_counts(tmp_path: Path, attic: Path) -> None:
+    """It may never have reached the disk, and the segment itself is about to go."""
+    path, disk = tmp_path / "q", FaultyDisk()
+    with WorkQueue.open(path, segment_bytes=1, disk=disk) as q:
+        q.enqueue("a")
+        first = segments(path)[0]
+        attic.mkdir()
+        shutil.copy(first, attic)
+        (moved,) = q.archive(attic)
+    calls = [(call.name, call.file) for call in disk.calls]
+    assert moved.name == first.name
+    assert calls.index(("fsync", first.name)) < calls.index(("unlink", first.name))

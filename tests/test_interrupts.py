@@ -473,36 +473,58 @@ def test_a_handler_shuts_no_handle_in_the_midst_of_its_command(tmp_path: Path) -
     check_chain(tmp_path)
 
 
+class Forking(Disk):
+    """Forks in the midst of a command, once; the child goes on when it is told to. Where it comes
+    `late`, as the line is about to be written, the parent does not write it."""
+
+    def __init__(self, *, late: bool) -> None:
+        self.armed = False
+        self.child = 0
+        self.written = not late
+        self.go = os.pipe()
+
+    def fork(self) -> None:
+        if self.armed:
+            self.armed = False
+            self.child = os.fork()
+            if not self.child:
+                os.read(self.go[0], 1)
+
+    def pwrite(self, descriptor: int, data: Any, offset: int) -> int:
+        self.fork()
+        if self.child and not self.written:
+            self.written = True
+            raise InterruptedError("the parent's handler ended its command")
+        return DISK.pwrite(descriptor, data, offset)
+
+
+@pytest.mark.parametrize("late", [False, True])
 def test_a_child_that_was_forked_in_the_midst_of_a_command_does_not_carry_it_out(
-    tmp_path: Path,
+    tmp_path: Path, late: bool
 ) -> None:
-    """The parent does. The child comes back to it later, when others wrote there."""
-    parent, more = os.getpid(), os.pipe()
-    forked: list[int] = []
-    armed = False
+    """That is for the parent. The child comes back to it when others wrote there: before the line
+    is made, or as it is about to be written."""
+    parent, disk = os.getpid(), Forking(late=late)
 
     def clock() -> datetime:
-        nonlocal armed
-        if armed:
-            armed = False
-            forked.append(os.fork())
-            if not forked[0]:
-                os.read(more[0], 1)
+        if not late:
+            disk.fork()
         return datetime.now(UTC)
 
-    with WorkQueue.open(tmp_path, clock=clock) as q:
-        armed = True
+    with WorkQueue.open(tmp_path, clock=clock, disk=disk) as q:
+        disk.armed = True
         try:
             q.enqueue("once")
-        except HandleFinished:
-            os._exit(7)
+        except (HandleFinished, OSError):
+            if os.getpid() != parent:
+                os._exit(7)
         finally:
             if os.getpid() != parent:
                 os._exit(8)
         q.enqueue("behind it")
         before = lines(tmp_path)
-        os.write(more[1], b"!")
-        assert os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]) == 7
+        os.write(disk.go[1], b"!")
+        assert os.waitstatus_to_exitcode(os.waitpid(disk.child, 0)[1]) == 7
         assert lines(tmp_path) == before
         q.enqueue("last")
     check_chain(tmp_path)

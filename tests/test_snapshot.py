@@ -8,6 +8,7 @@ import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from eventq.storage import snapshot as module
 from eventq.storage.payload import to_json
 from eventq.storage.segments import Cursor
 from eventq.storage.snapshot import load, save, snapshot_path, snapshots
+from eventq.storage.verify import Fault, Verification
 
 VALUES: list[Any] = [None, 0, 1.5, "\u2028\n\x00", [], {"b": 1, "a": [None, True]}, "null"]
 
@@ -407,3 +409,34 @@ def test_a_snapshot_goes_on_in_the_right_segment(tmp_path: Path) -> None:
             state = q.state
     assert len(check_chain(path)) == state.seq
     assert module.REDUCER == 1
+
+
+def test_a_snapshot_with_other_holders_of_keys_is_damage(tmp_path: Path) -> None:
+    """They follow from no task alone, so that a state is not the same without them."""
+    with WorkQueue.open(tmp_path) as q:
+        for name in ("first", "second"):
+            q.enqueue(name, key="k")
+        q.start()
+        snapshot = q.snapshot()
+    for holders, faults in ({"k": "first"}, set()), ({"k": "second"}, {Fault.DAMAGED}):
+        snapshot.write_bytes(resealed(snapshot.read_bytes(), holders=holders))
+        found = Verification(tmp_path)
+        for entry in found.entries():
+            if entry.seq in found.snapshots:
+                found.check_snapshot(entry.seq, folded(tmp_path, entry.seq))
+        assert found.faults == faults
+
+
+def folded(path: Path, seq: int) -> State:
+    """What the lines of the log give, whatever snapshots say."""
+    return replay(State(), islice(Cursor(path / "log").forward(), seq))
+
+
+def test_a_snapshot_that_is_nested_without_end_is_passed_over(tmp_path: Path) -> None:
+    """As any that cannot be read."""
+    with WorkQueue.open(tmp_path) as q:
+        q.enqueue("a", "payload")
+        snapshot = q.snapshot()
+    deep = b"[" * 100_000 + b"]" * 100_000
+    snapshot.write_bytes(resealed(snapshot.read_bytes().replace(b'"payload"', deep)))
+    assert load(tmp_path / "snapshots", 2, tmp_path / "log") is None

@@ -664,6 +664,12 @@ def test_a_line_that_is_nested_without_end_is_damage(queue: Path, tmp_path: Path
     file.write_bytes(file.read_bytes() + b'{"seq":99,"events":[{"task":%b}]}\n' % deep)
     assert verify(queue).code == 9
     assert eventq("status", "--queue", queue).code == 9
+    whole = copied(queue, tmp_path / "whole")  # with a chain that fits
+    file = segments(whole)[-1]
+    file.write_bytes(file.read_bytes()[: -len(deep) - 33])
+    ask = b'"ask":{"deep":%b,' % deep
+    rewrite(whole, lambda body: body.replace(b'"ask":{', ask), len(lines(whole)))
+    assert (verify(whole).code, eventq("status", "--queue", whole).code) == (9, 9)
     assert eventq("repair", "--queue", queue, "--to", tmp_path / "copy").code == 0
     assert eventq("verify", "--queue", tmp_path / "copy").code == 0
 

@@ -346,7 +346,7 @@ def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
         raise NotALine(f"no eventq ever wrote version {version} of the format")
     try:
         return _read_line(upcast(line, version, steps))
-    except (LookupError, TypeError, ValueError, RecursionError, msgspec.DecodeError) as wrong:
+    except (LookupError, TypeError, ValueError, msgspec.DecodeError) as wrong:
         raise NotALine(f"it does not read as an entry of version {version}: {wrong}") from None
 
 

@@ -33,7 +33,7 @@ def version_of(line: bytes) -> int:
     """The version that a line says it has; the present one where it says none."""
     try:
         return msgspec.json.decode(line, type=_Version).v
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return VERSION
 
 
@@ -46,9 +46,9 @@ def refuse_newer(line: bytes, version: int, events: Container[str]) -> None:
         )
     if version < VERSION:
         return
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         command_of(msgspec.json.decode(line, type=_Do).do)
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         for event in msgspec.json.decode(line, type=_Types).events:
             if event.type and event.type not in events:
                 raise NewerVersion(
