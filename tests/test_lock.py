@@ -400,6 +400,30 @@ def test_an_open_segment_that_is_replaced_by_another_history_is_not(tmp_path: Pa
     assert len(check_chain(path)) == 4
 
 
+@pytest.mark.parametrize("more", [0, 2], ids=["as long", "longer"])
+def test_a_backup_that_is_copied_over_the_files_is_not_written_to(
+    more: int, tmp_path: Path
+) -> None:
+    """In place, so that they are the files that were open, and as long as they were."""
+    path, backup = tmp_path / "q", tmp_path / "backup"
+    with WorkQueue.open(path) as q, WorkQueue.open(path, read_only=True) as reader:
+        q.enqueue("a")
+        shutil.copytree(path, backup)
+        q.enqueue("b")
+        assert reader.state == q.state
+        q.enqueue("c")
+        shutil.copytree(backup, path, dirs_exist_ok=True)
+        with WorkQueue.open(path) as other:
+            for name in "xyz1"[: 2 + more]:
+                other.enqueue(name)
+        with untouched(path):
+            for ask in (lambda: q.enqueue("d"), lambda: q.state, lambda: reader.state):
+                for _ in range(2):
+                    with pytest.raises(QueueReplaced, match=r"entry [34] any more, as this handle"):
+                        ask()
+    assert [task.id for task in check(path).tasks()] == ["a", *"xyz1"[: 2 + more]]
+
+
 def test_the_time_of_a_folder_counts_when_it_has_passed(tmp_path: Path) -> None:
     """What bears the time of this very moment may have changed once more, and bear it still."""
     descriptor = os.open(tmp_path, os.O_RDONLY)

@@ -16,8 +16,19 @@ import attrs
 import pytest
 from disk import FIXTURES, Disk, Ticks, check_chain, copied, cut_lines, segments, tour, untouched
 from ledger import Walk, told
+from terminal import eventq
 
-from eventq import BadValue, Capacity, LinesLost, ReadOnly, Retention, Retry, State, WorkQueue
+from eventq import (
+    BadValue,
+    Capacity,
+    LinesLost,
+    LogDamaged,
+    ReadOnly,
+    Retention,
+    Retry,
+    State,
+    WorkQueue,
+)
 from eventq.core import events as e
 from eventq.core.commands import Command, EnqueueAll
 from eventq.core.evolve import replay
@@ -263,11 +274,17 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one_or_the_log(
         assert q.at(58).seq == 58
 
 
-def test_a_snapshot_ahead_of_its_log_means_lost_lines(toured: tuple[Path, State]) -> None:
-    """A log cut between two lines looks whole; the snapshot knows better, and how many."""
+@pytest.mark.parametrize("fit", [True, False])
+def test_a_snapshot_ahead_of_its_log_means_lost_lines(
+    fit: bool, toured: tuple[Path, State]
+) -> None:
+    """A log cut between two lines looks whole; the snapshot knows better, and how many. So much
+    its name says, though what it holds is of another eventq, or damaged."""
     path, _ = toured
     with WorkQueue.open(path) as q:
-        q.snapshot()
+        newest = q.snapshot()
+    if not fit:
+        newest.write_bytes(b"")
     file = segments(path)[-1]
     all_lines = cut_lines(file.read_bytes())
     for count in range(1, len(all_lines)):
@@ -321,6 +338,38 @@ def test_a_first_line_that_lacks_only_its_newline_is_not_counted_as_lost(
     with pytest.raises(LinesLost) as caught:
         WorkQueue.open(path)
     assert caught.value.lost == len(rest) > 0
+
+
+def test_damage_where_a_snapshot_was_taken_leaves_what_stands_before(tmp_path: Path) -> None:
+    """Whether the log reaches so far cannot be seen, and is not asked: who opens it reads on from
+    an older snapshot, or from the first line, and is told of the damage."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        for name in "abc":
+            q.enqueue(name)
+        q.snapshot()
+    file = segments(path)[0]
+    text = file.read_bytes()
+    file.write_bytes(text[:-5] + bytes([text[-5] ^ 1]) + text[-4:])
+    with pytest.raises(LogDamaged) as told:
+        WorkQueue.open(path)
+    assert told.value.seq == 4
+    with WorkQueue.open(path, read_only=True) as reader:
+        assert [task.id for task in reader.at(3).tasks()] == ["a", "b"]
+        with pytest.raises(LogDamaged):
+            _ = reader.state
+
+
+def test_snapshots_that_cannot_be_looked_for_are_not_taken_for_none(tmp_path: Path) -> None:
+    """A log that was cut would be taken for a whole one: as where their folder may not be read."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        q.enqueue("a")
+    (path / "snapshots").rmdir()
+    (path / "snapshots").touch()
+    with pytest.raises(NotADirectoryError, match="snapshots"):
+        WorkQueue.open(path, read_only=True)
+    assert eventq("verify", "--queue", path).code == 6
 
 
 # Taking one.

@@ -402,9 +402,12 @@ def test_only_the_first_problems_are_told(queue: Path) -> None:
 # Snapshots.
 
 
-def test_a_snapshot_ahead_of_its_log_tells_of_a_loss(queue: Path) -> None:
-    """Though nobody gave a head."""
-    eventq("snapshot", "--queue", queue)
+@pytest.mark.parametrize("fit", [True, False])
+def test_a_snapshot_ahead_of_its_log_tells_of_a_loss(fit: bool, queue: Path) -> None:
+    """Though nobody gave a head, and though it has nothing but its name."""
+    made = Path(eventq("snapshot", "--queue", queue).out.strip())
+    if not fit:
+        made.write_bytes(b"")
     file = segments(queue)[-1]
     file.write_bytes(b"".join(cut_lines(file.read_bytes())[:-2]))
     ran = verify(queue)
@@ -449,6 +452,17 @@ def test_a_snapshot_that_does_not_fit_its_checksum_is_noted(queue: Path) -> None
     ran = verify(queue)
     assert ran.code == 0
     assert "it is not used" in ran.value["notes"][0]
+
+
+def test_a_snapshot_that_cannot_be_read_is_not_passed(queue: Path) -> None:
+    """Nobody knows what it says of the log, which is the fourth answer."""
+    path = Path(eventq("snapshot", "--queue", queue).out.strip())
+    path.unlink()
+    path.symlink_to(path.name)
+    ran = verify(queue)
+    assert ran.code == 6
+    (problem,) = ran.value["problems"]
+    assert (problem["fault"], problem["file"]) == ("could not be checked", str(path))
 
 
 # How it is told.

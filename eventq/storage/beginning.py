@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from eventq.core.state import State
 from eventq.storage.archived import needed
 from eventq.storage.disk import open_to_read
-from eventq.storage.errors import LinesLost, LogDamaged
+from eventq.storage.errors import LinesLost, LogDamaged, LogNewer
 from eventq.storage.mending import whole_line
 from eventq.storage.segments import Cursor, find_segments, segment_path
 from eventq.storage.snapshot import load, snapshots
@@ -23,17 +24,16 @@ def where_to_begin(queue: Path, until: int | None) -> tuple[State, Cursor]:
     """
     log = queue / "log"
     segments = find_segments(log)
+    reaches = False
     for seq in snapshots(queue / "snapshots"):
         if until is not None and seq > until:
             continue
         loaded = load(queue / "snapshots", seq, log)
-        if loaded is None:
-            continue
-        state, cursor = loaded
-        if stands_there(cursor):
-            return state, cursor
-        if (last := _last_seq(log, segments)) < seq:
-            raise LinesLost(queue, last, seq)
+        if loaded is not None and stands_there(loaded[1]):
+            return loaded
+        if not reaches:  # as far as the newest, so as far as the others
+            _check_reaches(queue, segments, seq)
+            reaches = True
     first = segments[0] if segments else 1
     if first != 1 and until != 0:
         if (archived := needed(log, 1, until)) is not None:
@@ -52,6 +52,14 @@ def stands_there(cursor: Cursor) -> bool:
             return file.read(len(tail)) == tail
     except (OSError, ValueError):
         return False
+
+
+def _check_reaches(queue: Path, segments: list[int], seq: int) -> None:
+    """Raise LinesLost where the log ends before an entry after which a snapshot was taken: its name
+    says so much, whatever has become of what it holds. Damage is told by who reads the log."""
+    with suppress(LogDamaged, LogNewer):
+        if (last := _last_seq(queue / "log", segments)) < seq:
+            raise LinesLost(queue, last, seq)
 
 
 def _last_seq(log: Path, segments: list[int]) -> int:

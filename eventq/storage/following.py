@@ -1,7 +1,7 @@
 """The log among other handles: its lock, whether its files are still those, what others wrote.
 
 What this handle has read before is never taken for the end of the log: the size of the file, under
-the lock, says where that is.
+the lock, says where that is, and the bytes before it whether it is still that log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eventq.storage.errors import Archived, HandleBusy, LogDamaged, LogNewer, No
 from eventq.storage.folders import make_folders
 from eventq.storage.lock import NOW, check_timeout, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
-from eventq.storage.place import LOOK_EVERY, check_lock, check_segment, last_named
+from eventq.storage.place import LOOK_EVERY, check_lock, check_segment, is_last, last_named
 from eventq.storage.redo import Redo, reaches
 from eventq.storage.segments import CUT_SHORT
 from eventq.storage.syncing import Durability, Synced
@@ -188,7 +188,7 @@ class Followed(Synced):
             lock = of_lock.st_size if of_lock.st_nlink else UNKNOWN
         if lock == UNKNOWN or os.fstat(self._names).st_mtime_ns != self._named:
             self.look(locked=locked)
-        if os.lseek(self._segment, 0, os.SEEK_END) != self._cursor.offset:
+        if not is_last(self._cursor, self._segment):
             return True
         return lock != self._begun and self._followed(lock, locked=locked)
 

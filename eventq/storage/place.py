@@ -13,9 +13,10 @@ from pathlib import Path
 from eventq.storage.archived import needed
 from eventq.storage.beginning import stands_there
 from eventq.storage.errors import QueueReplaced
+from eventq.storage.redo import reaches
 from eventq.storage.segments import Cursor
 
-__all__ = ["LOOK_EVERY", "check_lock", "check_segment", "last_named"]
+__all__ = ["LOOK_EVERY", "check_lock", "check_segment", "is_last", "last_named"]
 
 LOOK_EVERY = 0.1
 """How many seconds a look is good for. It costs some microseconds for the paths: a command pays
@@ -51,9 +52,31 @@ def check_segment(cursor: Cursor, segment: int) -> bool:
     if (archived := needed(cursor.log, here, here)) is not None:
         raise archived
     if cursor.offset and not stands_there(cursor):
-        what = f"does not hold entry {cursor.seq} any more, as this handle has read it"
-        raise QueueReplaced(cursor.file, what)
+        raise _rewritten(cursor)
     return False
+
+
+def is_last(cursor: Cursor, segment: int) -> bool:
+    """Whether this open segment ends with the line that ends at the cursor. Raises QueueReplaced
+    where another stands in its place, as when a backup is copied over the files."""
+    if not cursor.offset:
+        return not os.lseek(segment, 0, os.SEEK_END)
+    assert cursor.hash is not None
+    tail = cursor.hash + b'"}\n'
+    there = os.pread(segment, len(tail) + 1, cursor.offset - len(tail))
+    if there == tail:
+        return True
+    if len(there) < len(tail) or there.startswith(tail):
+        return False  # it is shorter, or goes on
+    if reaches(cursor):  # zeros, since a power cut after which nobody has opened it to write
+        return len(there) == len(tail)
+    raise _rewritten(cursor)
+
+
+def _rewritten(cursor: Cursor) -> QueueReplaced:
+    """The error for a segment that has not the line any more that ends at the cursor."""
+    what = f"does not hold entry {cursor.seq} any more, as this handle has read it"
+    return QueueReplaced(cursor.file, what)
 
 
 def _same(file: Path, descriptor: int) -> bool:

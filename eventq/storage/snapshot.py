@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -137,16 +138,16 @@ def snapshot_path(snapshots: Path, seq: int) -> Path:
     return snapshots / f"{seq:020}.jsonl"
 
 
+_NAME = re.compile(r"[0-9]{20}\.jsonl")
+
+
 def snapshots(folder: Path) -> list[int]:
-    """The seqs after which snapshots were taken, the newest first."""
-    return sorted(
-        (
-            int(file.stem)
-            for file in folder.glob("*.jsonl")
-            if len(file.stem) == 20 and file.stem.isascii() and file.stem.isdigit()
-        ),
-        reverse=True,
-    )
+    """The seqs after which snapshots were taken, the newest first. Raises OSError."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - it tells where the folder may not be read
+    except FileNotFoundError:
+        return []
+    return sorted((int(name[:20]) for name in names if _NAME.fullmatch(name)), reverse=True)
 
 
 def save(folder: Path, state: State, cursor: Cursor, disk: Disk = DISK) -> Path:
