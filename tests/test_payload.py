@@ -456,7 +456,6 @@ def test_a_payload_is_written_as_it_was_given(tmp_path: Path) -> None:
         b"0",
         b"-0",
         b"-0.0",
-        b"1e400",
         b"5e-324",
         b"123456789.123456789e-5",
         b"18446744073709551616",
@@ -471,3 +470,10 @@ def test_a_payload_is_written_as_it_was_given(tmp_path: Path) -> None:
 def test_a_text_is_read_as_python_reads_it(text: bytes) -> None:
     """The fast way gives the same, of the same types, also for what another program wrote."""
     assert repr(payload.Text(text).value()) == repr(Json(text).value()) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", [b"1e400", b"[-1e999]", b"9" * 5000, b"[" * 5000 + b"]" * 5000])
+def test_a_text_that_stands_for_no_value_is_told_as_such(text: bytes) -> None:
+    """Infinity is none: JSON has not got it, and would not give it back."""
+    with pytest.raises(BadValue, match=f"{len(text):,} bytes in the log is none that a queue"):
+        payload.Text(text).value()

@@ -688,6 +688,25 @@ def test_a_line_that_is_nested_without_end_is_damage(queue: Path, tmp_path: Path
     assert eventq("verify", "--queue", tmp_path / "copy").code == 0
 
 
+@pytest.mark.parametrize("value", [b"1e999", b"9" * 5000])
+def test_a_value_that_no_queue_takes_is_not_legal(value: bytes, tmp_path: Path) -> None:
+    """However whole the chain is; who wants to look at it is told so, not shown another value."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        q.enqueue("a", 5)
+        q.enqueue("b", 5)
+    rewrite(path, lambda body: body.replace(b'"payload":5', b'"payload":%b' % value), 3)
+    ran = verify(path)
+    assert ran.code == 7
+    assert [(one["seq"], one["fault"]) for one in ran.value["problems"]] == [
+        (3, "decided otherwise")
+    ]
+    for asked in (("at", "3", "b"), ("history", "b")):
+        told = eventq(*asked, "--queue", path, "--json")
+        assert (told.code, told.error["error"], told.out) == (3, "bad_value", "")
+    assert eventq("at", "3", "a", "--queue", path).code == 0
+
+
 @pytest.mark.parametrize("at", [b"0001-01-01T00:00:00.000000+10:00", b"9999-12-31T23:59:59-10:00"])
 def test_a_time_that_utc_has_not_is_damage(queue: Path, at: bytes) -> None:
     """However whole the chain is."""

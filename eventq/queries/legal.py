@@ -15,7 +15,7 @@ from attrs import frozen
 from eventq.core.commands import Start, command
 from eventq.core.decide import decide
 from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
-from eventq.core.events import Entry, Event, TaskEvent
+from eventq.core.events import Completed, Enqueued, Entry, Event, Json, TaskEvent
 from eventq.core.evolve import evolve
 from eventq.core.graph import blocks
 from eventq.core.invariants import broken
@@ -150,6 +150,9 @@ TOUCHED: tuple[Callable[[State, Record], bool], ...] = (
 )
 """What is looked at after each entry, of the tasks that it touched."""
 
+_VALUES: dict[type[Event], str] = {Enqueued: "payload", Completed: "result"}
+"""The events that hold a value of a caller, and where."""
+
 # What a fold may raise once a history is not legal: after that nothing can be relied on.
 _BREAKS = (
     ArithmeticError,
@@ -239,6 +242,7 @@ class Judge:
     def _decided(self, entry: Entry) -> State | None:
         """The state after the entry if the rules decide what it says, else None and a breach."""
         try:
+            _read_values(entry)
             asked = command(entry)
             refused = entry.ask.get("refused")
             told = asked.ask() if refused is None else asked.refused(refused)
@@ -286,6 +290,14 @@ class Judge:
             for holds in TOUCHED:
                 if not holds(self.state, record):
                     yield f"{name!r}, which is {record.status}: {holds.__doc__}"
+
+
+def _read_values(entry: Entry) -> None:
+    """Raise what those payloads and results raise that no queue would have taken."""
+    for event in entry.events:
+        held = getattr(event, _VALUES.get(type(event), ""), None)
+        if isinstance(held, Json):
+            held.value()
 
 
 def _for_others(record: Record | None) -> tuple[bool, bool]:

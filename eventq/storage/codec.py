@@ -354,8 +354,8 @@ def _of_another_version(line: bytes, error: str, steps: Steps) -> _Line:
 
 
 def plain_event(event: Event) -> dict[str, Any]:
-    """The event as on the wire, payloads as values."""
-    return cast(dict[str, Any], msgspec.json.decode(_SPELLED[type(event)](event)))
+    """The event as on the wire, payloads as values. Raises BadValue, as `Text` does."""
+    return cast(dict[str, Any], Text(_SPELLED[type(event)](event)).value())
 
 
 def from_plain(wire: dict[str, Any]) -> Event:

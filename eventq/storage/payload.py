@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Iterable
@@ -36,11 +37,22 @@ class Text(Json):
     __slots__ = ()
 
     def value(self) -> Any:
-        """The value that the text stands for, made afresh at each call."""
+        """The value that the text stands for, made afresh at each call. Raises BadValue for one
+        that no queue takes."""
         try:
             return _decode(self)
-        except msgspec.DecodeError:  # what another program wrote, and Python alone reads
-            return super().value()
+        except (msgspec.DecodeError, RecursionError):
+            return self._slowly()
+
+    def _slowly(self) -> Any:
+        """What another program wrote, and Python alone reads, if that."""
+        try:
+            return json.loads(self, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            raise BadValue(
+                f"a payload or result of {len(self):,} bytes in the log is none that a queue takes "
+                f"({error}): another program wrote it, and `eventq verify` tells in which entry"
+            ) from None
 
 
 def to_json(what: str, value: Any, limit: int = SIZE_LIMIT, of: str | None = None) -> Json | None:
@@ -62,6 +74,12 @@ def to_json(what: str, value: Any, limit: int = SIZE_LIMIT, of: str | None = Non
     if len(text) > limit:
         raise BadValue(f"{_place(what, of)} has {len(text)} bytes as JSON; at most {limit} fit")
     return text
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is more than a float can be")
+    return value
 
 
 def _flat(value: Any) -> bool:
