@@ -17,7 +17,7 @@ from eventq.core.events import Entry
 from eventq.core.policy import Policy
 from eventq.core.record import DeadLetter, Task
 from eventq.core.state import State
-from eventq.core.values import check_moment, check_seq
+from eventq.core.values import check_moment, check_seq, shown
 from eventq.storage.errors import Archived, HandleBusy, ReadOnly
 from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
@@ -112,7 +112,7 @@ class View:
         """The time of the next entry: never before that of the last, and never standing still."""
         now = self._clock()
         if type(now) is not datetime or now.tzinfo is not UTC:
-            check_moment("what the clock gives", now)
+            now = check_moment("what the clock gives", now)
         last = self._current.now.at
         if last is not None and now < last:
             gone = timedelta(seconds=time.monotonic() - self._read_at)
@@ -187,7 +187,7 @@ class View:
         if state is not None:
             return state
         if not 0 <= seq < last:
-            raise IndexError(f"there is no entry {seq}: the log has {last}")
+            raise IndexError(f"there is no entry {shown(seq)}: the log has {last}")
         return log.state_at(seq)
 
     def _seq_at(self, then: datetime) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +92,13 @@ def test_a_folder_for_the_archive_is_looked_at_first(tmp_path: Path) -> None:
 
 def test_a_clock_that_goes_wrong_later_is_told_so(tmp_path: Path) -> None:
     """As when the queue is opened; also to who asks how far it is behind."""
-    times = [datetime.now(UTC)]
+    times: list[Any] = [datetime.now(UTC)]
     with WorkQueue.open(tmp_path, clock=lambda: times[-1]) as q:
-        times.append(5)  # type: ignore[arg-type]
-        for ask in (q.enqueue, lambda: q.clock_behind):
-            with pytest.raises(BadValue, match="clock gives"):
-                ask()
+        for wrong in (5, datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))):
+            times.append(wrong)
+            for ask in (q.enqueue, lambda: q.clock_behind):
+                with pytest.raises(BadValue, match="clock gives"):
+                    ask()
 
 
 def test_a_file_is_no_queue(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventq import Select, WorkQueue
 from eventq.core.errors import BadValue
 from eventq.core.policy import Capacity, Policy, Retention, Retry
 
@@ -29,6 +30,24 @@ def test_a_limit_is_a_whole_number(value: Any) -> None:
         return
     with pytest.raises(BadValue, match=r"count must be a whole number of at least 0 or None, not"):
         Retention(value)
+
+
+@pytest.mark.parametrize("value", [10**100 + 1, 10**5000], ids=["large", "huge"])
+def test_a_number_that_no_log_could_hold_is_refused(value: int) -> None:
+    """Whatever it is to count; one of more digits than Python writes is not written out either."""
+    at_most = r"must be a whole number of at least [01] and at most 10\*\*100"
+    with pytest.raises(BadValue, match=at_most):
+        Capacity(value)
+    with WorkQueue.in_memory() as q:
+        for ask in (
+            lambda: q.enqueue("a", max_attempts=value),
+            lambda: q.complete(value),
+            lambda: q.redrive_all(Select(limit=value)),
+        ):
+            with pytest.raises(BadValue, match=at_most):
+                ask()
+        with pytest.raises(IndexError, match="there is no entry"):
+            q.at(value)
 
 
 @pytest.mark.parametrize("value", [0, 1, 10**30])

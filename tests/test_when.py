@@ -72,6 +72,8 @@ def test_a_moment_says_its_zone() -> None:
         naive: Any = first.at.replace(tzinfo=None)
         with pytest.raises(BadValue, match="must be a datetime with its time zone"):
             q.at(naive)
+        with pytest.raises(BadValue, match="a time that UTC has not"):
+            q.at(datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))))
 
 
 @pytest.mark.parametrize("damage", [(b'"t', b'"T'), (b'{"v":1,', b'{"v":0,'), (b'Z",', b'Y",')])

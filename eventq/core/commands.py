@@ -42,7 +42,6 @@ from eventq.core.values import (
     check_name,
     check_whole,
     dependencies,
-    in_utc,
     named,
     storable,
     text,
@@ -163,7 +162,7 @@ class Enqueue(_Enqueue):
             check_name("a key", key)
         if max_attempts is not OF_THE_QUEUE:
             check_whole("max_attempts", max_attempts, 1, optional=True)
-        moment = None if not_before is None else in_utc(check_moment("not_before", not_before))
+        moment = None if not_before is None else check_moment("not_before", not_before)
         made: Any = self
         object.__setattr__(made, "__class__", _Enqueue)
         made.id = id

@@ -18,6 +18,7 @@ from eventq.core.select import Select
 from eventq.core.values import (
     named,
     optional_text,
+    shown,
     storable,
 )
 
@@ -40,7 +41,7 @@ def _of(kind: type) -> Any:
 
     def check(instance: object, attribute: Any, value: object) -> None:
         if not isinstance(value, kind):
-            raise BadValue(f"{attribute.name} must be a {kind.__name__}, not {value!r}")
+            raise BadValue(f"{attribute.name} must be a {kind.__name__}, not {shown(value)}")
 
     return check
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from eventq.core.errors import BadValue
-from eventq.core.values import check_whole
+from eventq.core.values import LARGEST, check_whole, shown
 
 __all__ = [
     "Backoff",
@@ -37,7 +37,7 @@ def at_least(least: int, *, optional: bool = False) -> Any:
     """A validator: a whole number (never a bool) of at least `least`, or None where optional."""
 
     def check(instance: object, attribute: Any, value: object) -> None:
-        if type(value) is not int or value < least:
+        if type(value) is not int or not least <= value <= LARGEST:
             check_whole(attribute.name, value, least, optional=optional)
 
     return check
@@ -45,7 +45,7 @@ def at_least(least: int, *, optional: bool = False) -> Any:
 
 def _counts(instance: object, attribute: Any, value: object) -> None:
     if value not in ("waiting", "unresolved"):
-        raise BadValue(f"counts must be 'waiting' or 'unresolved', not {value!r}")
+        raise BadValue(f"counts must be 'waiting' or 'unresolved', not {shown(value)}")
 
 
 @frozen
@@ -63,14 +63,14 @@ def _is(kind: type, *, optional: bool = True) -> Any:
     def check(instance: object, attribute: Any, value: object) -> None:
         if not (isinstance(value, kind) or (optional and value is None)):
             none = " or None" if optional else ""
-            raise BadValue(f"{attribute.name} must be a {kind.__name__}{none}, not {value!r}")
+            raise BadValue(f"{attribute.name} must be a {kind.__name__}{none}, not {shown(value)}")
 
     return check
 
 
 def _on_death(instance: object, attribute: Any, value: object) -> None:
     if value not in ("open", "halt"):
-        raise BadValue(f"on_death must be 'open' or 'halt', not {value!r}")
+        raise BadValue(f"on_death must be 'open' or 'halt', not {shown(value)}")
 
 
 def _to_float(value: object) -> object:
@@ -97,7 +97,7 @@ def length(least: timedelta, *, optional: bool = False) -> Any:
             none = " or None" if optional else ""
             raise BadValue(
                 f"{attribute.name} must be a timedelta or seconds, at least "
-                f"{least.total_seconds():g} s and at most a century{none}, not {value!r}"
+                f"{least.total_seconds():g} s and at most a century{none}, not {shown(value)}"
             )
 
     return check
@@ -112,12 +112,12 @@ A_MOMENT = timedelta(microseconds=1)
 
 def _factor(instance: object, attribute: Any, value: object) -> None:
     if type(value) is not float or not isfinite(value) or value < 1:
-        raise BadValue(f"factor must be a number of at least 1, not {value!r}")
+        raise BadValue(f"factor must be a number of at least 1, not {shown(value)}")
 
 
 def _jitter(instance: object, attribute: Any, value: object) -> None:
     if value not in ("none", "full", "equal"):
-        raise BadValue(f"jitter must be 'none', 'full' or 'equal', not {value!r}")
+        raise BadValue(f"jitter must be 'none', 'full' or 'equal', not {shown(value)}")
 
 
 @frozen
@@ -176,7 +176,7 @@ def _pool(value: Iterable[Hashable] | None) -> tuple[Hashable, ...] | None:
     if value is None:
         return None
     if isinstance(value, str | bytes):
-        raise BadValue(f"pool must be a collection of workers, not the text {value!r}")
+        raise BadValue(f"pool must be a collection of workers, not the text {shown(value)}")
     try:
         # A set has no order of its own, and none that comes of hashing may show anywhere.
         pool = tuple(sorted(value, key=repr) if isinstance(value, Set) else dict.fromkeys(value))
@@ -189,7 +189,7 @@ def _pool(value: Iterable[Hashable] | None) -> tuple[Hashable, ...] | None:
 
 def _bool(instance: object, attribute: Any, value: object) -> None:
     if type(value) is not bool:
-        raise BadValue(f"{attribute.name} must be True or False, not {value!r}")
+        raise BadValue(f"{attribute.name} must be True or False, not {shown(value)}")
 
 
 @frozen

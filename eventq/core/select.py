@@ -17,7 +17,7 @@ from attrs import field, frozen
 from eventq.core.errors import BadValue
 from eventq.core.policy import at_least
 from eventq.core.record import Record
-from eventq.core.values import check_name, in_utc, optional_time, storable
+from eventq.core.values import check_name, in_utc, optional_time, shown, storable
 
 __all__ = ["How", "Select", "selected"]
 
@@ -37,18 +37,18 @@ def _matches(how: str, pattern: str) -> Callable[[str], bool]:
 
 def _how(instance: object, attribute: Any, value: object) -> None:
     if value not in ("exact", "prefix", "glob", "regex"):
-        raise BadValue(f"how must be 'exact', 'prefix', 'glob' or 'regex', not {value!r}")
+        raise BadValue(f"how must be 'exact', 'prefix', 'glob' or 'regex', not {shown(value)}")
 
 
 def _error(instance: Select, attribute: Any, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, str):
-        raise BadValue(f"error must be a text or None, not {value!r}")
+        raise BadValue(f"error must be a text or None, not {shown(value)}")
     try:
         _matches(instance.how, value)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadValue(f"error {value!r} is no regular expression: {error}") from None
+        raise BadValue(f"error {shown(value)} is no regular expression: {error}") from None
 
 
 def _ids(value: Any) -> Any:
@@ -64,7 +64,7 @@ def _check_ids(instance: object, attribute: Any, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, tuple):
-        raise BadValue(f"tasks must be a collection of ids or None, not {value!r}")
+        raise BadValue(f"tasks must be a collection of ids or None, not {shown(value)}")
     for name in value:
         check_name("an id in tasks", name)
 

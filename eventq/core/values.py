@@ -13,6 +13,7 @@ from typing import Any
 from eventq.core.errors import BadValue
 
 __all__ = [
+    "LARGEST",
     "NAME_LIMIT",
     "a_kind",
     "a_worker",
@@ -26,18 +27,34 @@ __all__ = [
     "optional_text",
     "optional_time",
     "shortened",
+    "shown",
     "storable",
     "text",
 ]
+
+LARGEST = 10**100
+"""The largest whole number that is taken: Python does not write, or read, one of any length."""
+
+SHOWN = 200
+"""How many characters of a value that is refused are told."""
 
 NAME_LIMIT = 512
 """How many bytes of UTF-8 an id, a key or the name of a worker may have."""
 
 
+def shown(value: object) -> str:
+    """The value as an error tells it: not at length, and whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of more digits than Python writes"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
 def check_name(what: str, value: object) -> None:
     """Raise BadValue unless the value is a non-empty text of at most 512 bytes without controls."""
     if type(value) is not str:
-        raise BadValue(f"{what} must be a text, not {value!r}")
+        raise BadValue(f"{what} must be a text, not {shown(value)}")
     if value.isascii() and value.isprintable() and 0 < len(value) <= NAME_LIMIT:
         return
     if not value:
@@ -54,26 +71,32 @@ def check_name(what: str, value: object) -> None:
 
 
 def check_whole(what: str, value: object, least: int, *, optional: bool = False) -> None:
-    """Raise BadValue unless the value is a whole number (never a bool) of at least `least`, or None
-    where that is optional."""
+    """Raise BadValue unless the value is a whole number (never a bool) of at least `least` and at
+    most LARGEST, or None where that is optional."""
     if optional and value is None:
         return
-    if type(value) is not int or value < least:
+    if type(value) is not int or not least <= value <= LARGEST:
+        most = " and at most 10**100" if type(value) is int and value > LARGEST else ""
         none = " or None" if optional else ""
-        raise BadValue(f"{what} must be a whole number of at least {least}{none}, not {value!r}")
+        raise BadValue(
+            f"{what} must be a whole number of at least {least}{most}{none}, not {shown(value)}"
+        )
 
 
 def check_seq(value: object) -> None:
     """Raise BadValue unless the value is a whole number, as the seq of an entry is."""
     if type(value) is not int:
-        raise BadValue(f"seq must be a whole number, that of an entry, not {value!r}")
+        raise BadValue(f"seq must be a whole number, that of an entry, not {shown(value)}")
 
 
 def check_moment(what: str, value: object) -> datetime:
-    """The value, if it is a datetime with its time zone. Raises BadValue."""
+    """The value in UTC, if it is a datetime with its time zone. Raises BadValue."""
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise BadValue(f"{what} must be a datetime with its time zone, not {value!r}")
-    return value
+        raise BadValue(f"{what} must be a datetime with its time zone, not {shown(value)}")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise BadValue(f"{what} is {value}, a time that UTC has not") from None
 
 
 def storable(text: str | None) -> str | None:
@@ -108,7 +131,7 @@ def dependencies(value: Iterable[str]) -> tuple[str, ...]:
     if value == ():
         return ()
     if isinstance(value, str | bytes):
-        raise BadValue(f"after must be a collection of ids, not the text {value!r}")
+        raise BadValue(f"after must be a collection of ids, not the text {shown(value)}")
     try:
         # A set has no order of its own, and none that comes of hashing may show anywhere.
         return tuple(sorted(value) if isinstance(value, Set) else dict.fromkeys(value))
@@ -124,34 +147,31 @@ def a_worker(instance: object, attribute: Any, value: object) -> None:
         try:
             hash(value)
         except TypeError:
-            raise BadValue(f"a worker must be hashable, not {value!r}") from None
+            raise BadValue(f"a worker must be hashable, not {shown(value)}") from None
 
 
 def optional_text(instance: object, attribute: Any, value: object) -> None:
     """A validator: a text, or None."""
     if value is not None and not isinstance(value, str):
-        raise BadValue(f"{attribute.name} must be a text or None, not {value!r}")
+        raise BadValue(f"{attribute.name} must be a text or None, not {shown(value)}")
 
 
 def text(instance: object, attribute: Any, value: object) -> None:
     """A validator: a text."""
     if not isinstance(value, str):
-        raise BadValue(f"{attribute.name} must be a text, not {value!r}")
+        raise BadValue(f"{attribute.name} must be a text, not {shown(value)}")
 
 
 def a_kind(instance: object, attribute: Any, value: object) -> None:
     """A validator: the kind of a failure."""
     if value not in ("retryable", "permanent"):
-        raise BadValue(f"kind must be 'retryable' or 'permanent', not {value!r}")
+        raise BadValue(f"kind must be 'retryable' or 'permanent', not {shown(value)}")
 
 
 def in_utc(value: object) -> object:
     """A converter: the same moment, told in UTC, as the log does."""
     if isinstance(value, datetime) and value.tzinfo is not None:
-        try:
-            return value.astimezone(UTC)
-        except OverflowError:
-            raise BadValue(f"{value} is a time that UTC has not") from None
+        return check_moment("the moment", value)
     return value
 
 
