@@ -382,10 +382,12 @@ def test_verify_says_what_it_could_not_check_and_checks_the_rest(queue: Path, at
         ran = eventq("verify", "--queue", queue, "--json")
         assert ran.code == 9
         assert "begins only with entry" in ran.value["problems"][0]["what"]
-    record.write_bytes(whole[:-9])
-    ran = eventq("verify", "--queue", queue, "--json")
-    assert ran.code == 9
-    assert ran.value["problems"][0]["file"] == str(record)
+    for text in (whole[:-9], whole.replace(b'"to":"', b'"to":"\\u0000')):
+        record.write_bytes(text)
+        ran = eventq("verify", "--queue", queue, "--json")
+        assert ran.code == 9
+        assert ran.value["problems"][0]["file"] == str(record)
+        assert eventq("unarchive", "--queue", queue).code == 9
     record.write_bytes(whole)
     WorkQueue.unarchive(queue)
     assert eventq("verify", "--queue", queue, "--head", head).code == 0
@@ -421,6 +423,15 @@ def test_a_segment_that_is_missing_and_was_not_archived_is_damage(queue: Path, a
 
 
 # What is not done.
+
+
+def test_a_folder_that_cannot_be_recorded_is_no_archive(queue: Path, tmp_path: Path) -> None:
+    """The record is UTF-8, and names of files need not be. Nothing is copied there."""
+    to = tmp_path / os.fsdecode(b"\xff")
+    before = log_bytes(queue)
+    ran = eventq("archive", "--queue", queue, "--to", to)
+    assert (ran.code, "which the queue's record is" in ran.err) == (3, True)
+    assert (log_bytes(queue), to.exists()) == (before, False)
 
 
 def test_an_archive_is_no_place_in_the_queue_nor_over_something_else(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -35,6 +36,7 @@ from terminal import (
 )
 
 from eventq import Capacity, Retention, Retry, Status, WorkQueue
+from eventq.cli.exits import complain
 from eventq.cli.main import eventq as group
 from eventq.cli.show import span
 from eventq.cli.wording import policy_words
@@ -193,6 +195,21 @@ def test_a_log_behind_its_snapshot_is_not_complete(queue: Path) -> None:
     assert (error["error"], error["lost"]) == ("lines_lost", 1)
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [(errno.EACCES, "ask as the user"), (errno.ENOSPC, "make room"), (errno.EIO, "copy what can")],
+)
+def test_an_error_of_the_system_is_told_with_what_to_do(
+    code: int, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file first, whatever its name; no number of an error."""
+    for name, shown in (("a/log", "a/log: "), (b"a/log", "a/log: "), (3, "3: "), (None, "")):
+        complain(OSError(code, os.strerror(code), name), as_json=False)
+        told = capsys.readouterr().err
+        assert told.startswith(f"eventq: {shown}{os.strerror(code)}. ")
+        assert advice in told
+
+
 def test_a_newer_log_and_a_failing_disk_could_not_be_read(queue: Path) -> None:
     """Exit 6."""
     file = segments(queue)[0]
@@ -200,6 +217,7 @@ def test_a_newer_log_and_a_failing_disk_could_not_be_read(queue: Path) -> None:
     file.mkdir()
     ran = run(queue, "status", "--json")
     assert (ran.code, ran.error["error"]) == (6, "os_error")
+    assert ran.error["message"] == f"{file}: Is a directory."
     for name, before in (("newer", 9), ("event-unknown", 1)):
         path = copied(FIXTURES / name, queue.parent / name)
         for do in ("status", "dlq", "head", "redrive", "snapshot", "verify"):

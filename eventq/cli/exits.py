@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
@@ -134,9 +136,37 @@ FAILURES = (EventqError, OSError)
 """What may reach the top of a command; anything else is a bug."""
 
 
+_ADVICE: dict[int | None, str] = {
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM),
+        "A queue is for its owner alone: ask as the user whom its files belong to.",
+    ),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT),
+        "What was answered before is on disk, and this was not: make room, and ask again.",
+    ),
+    **dict.fromkeys(
+        (errno.EMFILE, errno.ENFILE), "Too many files are open at once: see `ulimit -n`."
+    ),
+    errno.EROFS: "Where nothing can be written a queue can still be read, as by `eventq status`.",
+    errno.EIO: "The disk fails: copy what can be read, and let `eventq verify` look at the copy.",
+}
+"""What to do about the errors of the system that a person can do something about."""
+
+
+def _words(error: Exception) -> list[str]:
+    """The error, line by line; one of the system with the file first, and with what to do."""
+    text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, EventqError) and error.strerror:
+        name = error.filename
+        file = "" if name is None else f"{os.fsdecode(name) if isinstance(name, bytes) else name}: "
+        text = f"{file}{error.strerror}. {_ADVICE.get(error.errno, '')}".rstrip()
+    return [*text.split("\n"), *getattr(error, "__notes__", ())]
+
+
 def complain(error: Exception, *, as_json: bool) -> None:
     """Tell of an error on stderr: in words, or as one JSON object with its name and its facts."""
-    lines = [*str(error).split("\n"), *getattr(error, "__notes__", ())]
+    lines = _words(error)
     if not as_json:
         for line in lines:
             sys.stderr.write(f"eventq: {inert(line)}\n")

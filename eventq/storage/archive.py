@@ -28,10 +28,15 @@ def archive(log: Log, to: Path, *, before: int | None = None, keep: int = 1) -> 
     """Move the oldest segments of this log to the folder `to`, which is made if it is not there.
 
     Only those whose entries all come `before` that seq; the newest `keep` segments stay, and all
-    that opening needs. Answers what was moved. Raises ArchiveRefused where `to` is in the queue or
-    holds something else by such a name, LogDamaged for a segment that does not fit, OSError.
+    that opening needs. Answers what was moved. Raises ArchiveRefused where `to` is in the queue,
+    has a name that cannot be recorded or holds something else by such a name, LogDamaged for a
+    segment that does not fit, OSError.
     """
     to = to.absolute()
+    try:
+        str(to).encode()
+    except UnicodeEncodeError:
+        raise ArchiveRefused(f"{str(to)!r} is not UTF-8, which the queue's record is") from None
     if to.resolve().is_relative_to(log.path.resolve()):
         raise ArchiveRefused(f"{to} lies in the queue itself: name a folder elsewhere")
     with suppress(FileExistsError):

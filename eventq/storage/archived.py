@@ -47,7 +47,10 @@ def recorded(log: Path) -> list[Moved]:
     found: list[Moved] = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(msgspec.json.decode(line, type=Moved))
+            one = msgspec.json.decode(line, type=Moved)
+            if "\0" in one.to:
+                raise ValueError("no folder has a name with the character '\\0'")
+            found.append(one)
         except (msgspec.DecodeError, ValueError) as error:
             what = f"this record of what was archived does not read: {error}"
             seq = found[-1].last + 1 if found else 1
