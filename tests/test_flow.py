@@ -201,6 +201,11 @@ def test_what_is_wrong_with_a_whole_file_is_said(tmp_path, text, said):
     assert said in problems(flow(tmp_path, text))[0]
 
 
+def test_a_file_without_an_end_is_not_read_to_it():
+    """A pipe may be one, and has no size that could be asked before."""
+    assert problems(Path("/dev/zero")) == ["has more than 268,435,456 bytes, and no more are read"]
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

@@ -280,6 +280,17 @@ def test_a_segment_that_is_no_file_is_not_read(tmp_path: Path, segment: int) -> 
             assert file.name in ran.stdout + ran.stderr
 
 
+def test_a_lock_that_is_no_file_is_not_taken(tmp_path: Path) -> None:
+    """It has no size, which tells of segments."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path) as q:
+        q.enqueue("a")
+    (path / "lock").unlink()
+    os.mkfifo(path / "lock")
+    with pytest.raises(OSError, match=r"neither a pipe nor a device.*q/lock'"):
+        WorkQueue.open(path)
+
+
 def test_a_snapshot_that_is_no_file_is_passed_over(tmp_path: Path) -> None:
     """As one that does not fit."""
     path = tmp_path / "q"

@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["DISK", "Disk", "open_to_read", "read_file"]
+__all__ = ["DISK", "Disk", "check_file", "open_to_read", "read_file"]
 
 
 class Disk:
@@ -118,9 +118,14 @@ def read_file(file: Path) -> bytes:
         return opened.read()
 
 
-def _open_a_file(file: str, flags: int) -> int:
-    descriptor = os.open(file, flags | os.O_NONBLOCK)
+def check_file(descriptor: int, file: str | Path) -> int:
+    """The descriptor, if it is of a file, or of a folder, which is refused by whoever asked; any
+    other is closed. Raises OSError."""
     if stat.S_ISREG(mode := os.fstat(descriptor).st_mode) or stat.S_ISDIR(mode):
-        return descriptor  # a folder is refused by whoever asked
+        return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "neither a pipe nor a device can be a file of a queue", file)
+    raise OSError(errno.EINVAL, "neither a pipe nor a device can be a file of a queue", str(file))
+
+
+def _open_a_file(file: str, flags: int) -> int:
+    return check_file(os.open(file, flags | os.O_NONBLOCK), file)

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from eventq.core.evolve import Folded
-from eventq.storage.disk import Disk
+from eventq.storage.disk import Disk, check_file
 from eventq.storage.errors import Archived, HandleBusy, LogDamaged, LogNewer, NotAQueue, ReadOnly
 from eventq.storage.folders import make_folders
 from eventq.storage.lock import NOW, check_timeout, tell_of_forks, wait_for_lock
@@ -91,7 +91,8 @@ class Followed(Synced):
         self._names = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if not read_only:
             try:
-                self._lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
+                lock = disk.open(path / "lock", os.O_RDWR | os.O_CREAT)
+                self._lock = check_file(lock, path / "lock")
             except BaseException:
                 os.close(self._names)
                 raise
