@@ -298,8 +298,9 @@ SAID = {
     "after-running": "after-running needs ghost2, which nobody has enqueued",
     "after-ghost": "after-ghost needs ghost, which nobody has enqueued",
     "far": "far needs after-ghost, which waits for ghost, which nobody has enqueued",
-    "ready": "ready is ready, but no worker has asked",
-    "ready-too": "ready-too is ready (1 task before it in the line), but no worker has asked",
+    "ready": "ready is ready, but no worker has asked yet: one is busy",
+    "ready-too": "ready-too is ready (1 task before it in the line), but no worker has asked yet: "
+    "one is busy",
     "cancelled": "cancelled was cancelled (entry 17, 2026-11-30 12:00:17Z by alice): not needed",
     "under-cancelled": "under-cancelled is blocked by cancelled, which was cancelled "
     "(entry 17, 2026-11-30 12:00:17Z by alice): not needed",
@@ -327,6 +328,23 @@ def test_why_says_it_in_one_sentence(queue: Path, task: str) -> None:
         *("task", "status", "kind", "on", "needs", "key", "ahead"),
         *("reason", "error", "until", "lease", "worker", "expires"),
     ]
+
+
+def test_a_fixed_pool_that_is_all_out_is_said_to_be(tmp_path: Path) -> None:
+    """What is typed next lets more workers in; while one is free it can ask, and no other."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, pool=["w1", "w2"]) as q:
+        for name in "abc":
+            q.enqueue(name)
+        q.start("w1")
+        ran = eventq("why", "c", "--queue", path)
+        assert "no worker has asked yet: one is busy" in ran.out
+        assert 'a worker of the pool ask: q.start("NAME")' in ran.out
+        assert "eventq work" not in ran.out
+        q.start("w2")
+        ran = eventq("why", "c", "--queue", path)
+        assert "no worker has asked, and none of the pool is free" in ran.out
+        assert f'eventq reconfigure --pool NAME --pool NAME --queue {path} --why "..."' in ran.out
 
 
 NEXT = {

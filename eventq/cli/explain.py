@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from eventq import State, WorkQueue
+from eventq import State, Status, WorkQueue
 from eventq.cli.holders import if_gone
 from eventq.cli.options import examples, json_option, queue_option, task_argument, typed, unknown
 from eventq.cli.past import lives_of, moment_facts
@@ -92,11 +92,27 @@ _HAD = {
 """How a task that was forgotten had ended: in no other way is one let go."""
 
 
-def headline(answer: Why, life: Life | None, now: datetime | None) -> str:
+def _free(state: State) -> int | None:
+    """How many of a fixed pool could ask for a task; None: anybody may."""
+    pool = state.policy.pool
+    return None if pool is None else sum(worker not in state.busy for worker in pool)
+
+
+def _workers(state: State) -> str:
+    """What else there is to say where no worker has asked."""
+    out = state.count(Status.RUNNING)
+    if _free(state) == 0:
+        return ", and none of the pool is free"
+    return f" yet: {'one is' if out == 1 else f'{out:,} are'} busy" if out else ""
+
+
+def headline(state: State, answer: Why, life: Life | None, now: datetime | None) -> str:
     """The answer in one sentence; `life` is what the log tells of the root, where it was asked;
     `now` is None for a moment of the past."""
     first, root = answer.steps[0], answer.root
     clause = _clause(root, now)
+    if root.kind is Kind.UNASKED:
+        clause += _workers(state)
     if life is not None and root.kind is not Kind.UNKNOWN:
         clause += _ended(life.last)
     elif life is not None:
@@ -136,15 +152,15 @@ def _link(step: Step, *, named: bool = True) -> str:
 # What to type next.
 
 
-def _look_and(verb: str) -> Callable[[Why], Iterator[str]]:
-    def next_for(answer: Why) -> Iterator[str]:
+def _look_and(verb: str) -> Callable[[Why, State], Iterator[str]]:
+    def next_for(answer: Why, _: State) -> Iterator[str]:
         yield typed("history", answer.root.task)
         yield typed(verb, answer.root.task, why=True)
 
     return next_for
 
 
-def _missing(answer: Why) -> Iterator[str]:
+def _missing(answer: Why, _: State) -> Iterator[str]:
     if len(answer.steps) > 1:
         yield f"enqueue {answer.root.task}, or give up what needs it:"
         yield typed("cancel", answer.steps[-2].task, why=True)
@@ -152,11 +168,11 @@ def _missing(answer: Why) -> Iterator[str]:
         yield typed("history", answer.task)
 
 
-def _cancelled(answer: Why) -> Iterator[str]:
+def _cancelled(answer: Why, _: State) -> Iterator[str]:
     yield typed("restore", answer.root.task, why=True)
 
 
-def _wait(answer: Why) -> Iterator[str]:
+def _wait(answer: Why, _: State) -> Iterator[str]:
     yield typed("history", answer.root.task)
     lease, due = answer.root.lease, answer.root.until
     if lease is not None:
@@ -167,17 +183,26 @@ def _wait(answer: Why) -> Iterator[str]:
         yield typed("tick")
 
 
-def _paused(answer: Why) -> Iterator[str]:
+def _paused(answer: Why, _: State) -> Iterator[str]:
     yield typed("resume", why=True)
 
 
-def _unasked(answer: Why) -> Iterator[str]:
+def _unasked(_: Why, state: State) -> Iterator[str]:
+    free = _free(state)
+    if free == 0:
+        yield "see what the workers hold, or let more of them in:"
+        yield typed("status")
+        yield typed("reconfigure", more=["--pool", "NAME", "--pool", "NAME"], why=True)
+        return
+    if free is not None:
+        yield 'let a worker of the pool ask: q.start("NAME") in Python'
+        return
     yield "let a worker ask: q.start() in Python, or"
     yield typed("work")
     yield typed("run", "FLOW")
 
 
-_NEXT: dict[Kind, Callable[[Why], Iterator[str]]] = {
+_NEXT: dict[Kind, Callable[[Why, State], Iterator[str]]] = {
     Kind.DEAD: _look_and("redrive"),
     Kind.PARKED: _look_and("redrive"),
     Kind.CANCELLED: _cancelled,
@@ -239,7 +264,7 @@ def explain(task: str, at: When | None, queue: Path, as_json: bool) -> None:
     else:
         state = state_at(queue, at)
     answer, life = _answer(queue, state, task)
-    said = headline(answer, life, datetime.now(UTC) if at is None else None)
+    said = headline(state, answer, life, datetime.now(UTC) if at is None else None)
     if as_json:
         emit(
             {
@@ -258,7 +283,7 @@ def explain(task: str, at: When | None, queue: Path, as_json: bool) -> None:
     _show_chain(screen, state, answer)
     screen.line()
     screen.line("next:")
-    for line in _NEXT[answer.root.kind](answer):
+    for line in _NEXT[answer.root.kind](answer, state):
         screen.line(f"  {line}")
 
 
