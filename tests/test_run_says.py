@@ -75,7 +75,7 @@ def test_a_need_that_nobody_will_meet_is_refused(tmp_path, queue):
     assert code == 3
     assert f"eventq: {flow}: task 'a' is after 'ghost', which is neither in the flow nor in" in err
     assert "'spectre'" in err
-    assert status(queue) == {}
+    assert not queue.exists()
     with WorkQueue.open(queue) as q:
         q.enqueue_all([Enqueue(name, {"argv": ["true"]}) for name in ("ghost", "spectre")])
     assert run(flow, queue)[0] == 0
@@ -93,11 +93,14 @@ def test_a_task_with_other_content_is_refused(tmp_path, queue):
 
 
 def test_a_cycle_is_refused(tmp_path, queue):
-    """With the whole cycle, and nothing enqueued."""
+    """With the whole cycle, and nothing enqueued; nor is a queue made for it."""
     flow = write(tmp_path, a={**TRUE, "after": ["b"]}, b={**TRUE, "after": ["a"]})
     code, _, err = run(flow, queue)
     assert code == 3
     assert "cycle of 2" in err
+    assert not queue.exists()
+    WorkQueue.open(queue).shut()
+    assert run(flow, queue)[0] == 3
     assert status(queue) == {}
 
 

@@ -144,8 +144,9 @@ def test_lengths_of_time_have_a_unit_or_are_seconds(q):
         assert drain(q, "--lease-for", given, "--grace", given)[0] == 0
     asked = [entry.ask["lease_for"] for entry in q.entries() if entry.do == "start"]
     assert sorted({length.total_seconds() for length in asked}) == [90, 120, 5400]
-    with pytest.raises(click.BadParameter, match="seconds, like 10 or 5m"):
-        work.main(["--queue", str(q.path), "--grace", "1 week"], standalone_mode=False)
+    for wrong, told in (("1 week", "seconds, like 10 or 5m"), ("nan", "nan is no number of")):
+        with pytest.raises(click.BadParameter, match=told):
+            work.main(["--queue", str(q.path), "--lease-for", wrong], standalone_mode=False)
 
 
 def test_commands_are_run_as_eventq_run_would(q, tmp_path):
@@ -417,7 +418,15 @@ def test_draining_ends_as_the_queue_stands(tmp_path):
         q.enqueue("a", TRUE)
         q.fail(q.start(), "later", retry_after=0.2)
         q.enqueue("waits", TRUE, after=["nobody"])
-    assert drain(tmp_path / "q")[0] == 5
+    code, out, _ = drain(tmp_path / "q")
+    assert code == 5
+    assert out.splitlines()[-2:] == [
+        (
+            "only a person can move the rest; this worker: 1 started, 1 succeeded; "
+            "queue: 1 pending, 1 succeeded"
+        ),
+        f"see what keeps it: eventq status --queue {tmp_path / 'q'}",
+    ]
     with WorkQueue.open(tmp_path / "q") as q:
         assert statuses(q) == {"a": S.SUCCEEDED, "waits": S.PENDING}
         q.enqueue("nobody", TRUE)

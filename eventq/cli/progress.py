@@ -12,11 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from eventq.cli.exits import Exit
 from eventq.cli.holders import endless, if_gone
 from eventq.cli.live import JsonView, Out, PlainView
+from eventq.cli.options import typed
 from eventq.cli.orders import result_of
 from eventq.cli.past import taken_by
 from eventq.cli.show import ago
+from eventq.cli.standing import standing
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
 from eventq.core.state import State
@@ -115,9 +118,17 @@ class Progress(Witness):
             summary = {"event": "summary", "interrupted": interrupted, "told": told}
             self._view.out.line(json.dumps({**summary, "counts": counts}))
             return
-        ended = "paused" if state.dispatch == "paused" else "drained"
-        why = f"stopped by {interrupted}" if interrupted else ended
-        self._view.out.line(f"{why}; this worker: {_listed(told)}; queue: {_listed(counts)}")
+        ended, hint = "drained", ""
+        if interrupted:
+            ended = f"stopped by {interrupted}"
+        elif state.dispatch == "paused":
+            ended = "paused"
+        elif standing(state).code is Exit.STUCK:
+            ended = "only a person can move the rest"
+            hint = f"see what keeps it: {typed('status')}"
+        self._view.out.line(f"{ended}; this worker: {_listed(told)}; queue: {_listed(counts)}")
+        if hint:
+            self._view.out.line(hint)
 
 
 def _listed(counts: dict[str, int]) -> str:

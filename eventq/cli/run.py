@@ -41,6 +41,9 @@ def _run(flow: Flow, queue: Path, workers: int, as_json: bool) -> int:
     folder = Path(os.path.realpath(queue))
     signals = Signals()
     view = view_for(as_json=as_json)
+    if not (folder / "log").exists():  # no queue is made for a flow that no queue takes
+        with WorkQueue.in_memory() as trial:
+            admit(trial, flow)
     with WorkQueue.open(folder) as q, run_lock(folder) as lock:
         if (dead := last_runner(lock)) is not None:
             for lease, task in release_left(q, dead):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -33,7 +34,10 @@ class _Seconds(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         with suppress(TypeError, ValueError):
             value = age(value).total_seconds()
-        return super().convert(value, param, ctx)
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):  # which is in every range
+            self.fail("nan is no number of seconds", param, ctx)
+        return seconds
 
 
 def _of_no_runner(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
