@@ -252,7 +252,7 @@ def test_the_commands_say_what_is_archived(queue: Path, attic: Path) -> None:
     there = "\n".join(whole.split("\n")[gone:])
     for words, out in [
         (["log"], there),
-        (["log", "-n", len(lines(queue)) + 1], ""),
+        (["log", "-n", len(lines(queue)) + 1], there),
         (["history", "fetch"], ""),
         (["at", gone], ""),
     ]:
@@ -262,7 +262,14 @@ def test_the_commands_say_what_is_archived(queue: Path, attic: Path) -> None:
     with WorkQueue.open(queue) as q:
         q.enqueue("late")
         q.cancel("late")
-    for words in (["log", "--task", "late"], ["history", "late"]):
+    for words in (["-n", 2], ["--task", "late", "-n", 2]):
+        ran = eventq("log", *words, "--queue", queue, "--json")
+        assert (ran.code, ran.out.encode()) == (0, b"".join(lines(queue)[-2:]))
+    for words in (
+        ["log", "--task", "late"],
+        ["log", "--task", "late", "-n", 3],
+        ["history", "late"],
+    ):
         ran = eventq(*words, "--queue", queue)
         assert ran.code == 6
         assert "are archived" in ran.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import itertools
 import os
 import select
@@ -394,6 +395,23 @@ def test_a_log_is_followed_as_it_grows(tmp_path: Path) -> None:
         assert out.readline() == lines(path)[-1]
         shown.send_signal(signal.SIGINT)
         assert (out.read(), shown.wait(60)) == (b"", 130)
+
+
+def test_a_log_whose_beginning_is_archived_is_followed_from_what_is_there(tmp_path: Path) -> None:
+    """And says what is not."""
+    path = nightly(tmp_path / "queue", segment_bytes=1)
+    with WorkQueue.open(path, segment_bytes=1) as q:
+        q.archive(tmp_path / "attic", keep=2)
+        left = lines(path)
+        with following(path, "--json") as shown:
+            assert shown.stdout is not None
+            assert shown.stderr is not None
+            assert json.loads(shown.stderr.readline())["error"] == "archived"
+            q.enqueue("more")
+            out = [shown.stdout.readline() for _ in range(len(left) + 1)]
+            assert out == lines(path) == [*left, out[-1]]
+            shown.send_signal(signal.SIGINT)
+            assert (shown.stdout.read(), shown.wait(60)) == (b"", 130)
 
 
 def test_half_a_line_is_not_followed(tmp_path: Path) -> None:

@@ -122,3 +122,26 @@ def test_a_redrive_says_the_sum_in_its_last_line(tmp_path: Path) -> None:
         "readied": numbers["redriven"],
         "unblocked": numbers["unblocked"],
     }
+
+
+def test_what_is_refused_by_name_is_recorded_where_refusals_are(tmp_path: Path) -> None:
+    """As for every other command; the others that are named are redriven all the same."""
+    with WorkQueue.open(tmp_path / "q", record=True) as q:
+        q.enqueue_all([Enqueue("done"), Enqueue("dead")])
+        q.complete(q.start())
+        q.fail(q.start(), "boom", kind="permanent")
+        before = q.head[0]
+        asked = ["redrive", "done", "ghost", "dead", "--queue", tmp_path / "q", "--why", "again"]
+        assert eventq(*asked, "--dry-run").code == 3
+        assert q.head[0] == before
+        assert eventq(*asked).code == 3
+        found = [(e.do, e.ask.get("refused"), e.why) for e in q.entries(before + 1)]
+        assert found == [
+            ("redrive", "wrong_status", "again"),
+            ("redrive", "unknown_task", "again"),
+            ("redrive_all", None, "again"),
+        ]
+        q.reconfigure(record=False)
+        before = q.head[0]
+        assert eventq(*asked[:-5], "--queue", tmp_path / "q", "--why", "again").code == 3
+        assert q.head[0] == before

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from eventq import Archived, Entry, EventqError, Lease, LogDamaged, LogNewer, WorkQueue
-from eventq.cli.exits import NoSuchEntry
+from eventq.cli.exits import NoSuchEntry, complain
 from eventq.cli.options import (
     examples,
     json_option,
@@ -122,16 +122,19 @@ def _chosen(
     limit: int | None,
     *,
     decoded: bool,
+    first: int = 1,
 ) -> Iterable[Line]:
-    """The lines that were asked for; whether they are `decoded`, too."""
+    """The lines that were asked for: the first `limit`, or where no `since` is told the last ones,
+    of those from `first` on; whether they are `decoded`, too."""
     if since is None and limit is not None and task is None:
         last = last_seq(log)
-        since = max(1, (last if until is None else min(until, last)) - limit + 1)
+        since = max(first, (last if until is None else min(until, last)) - limit + 1)
+    begin = since or first
     if task is None:
-        found: Iterable[Line] = lines(log, since or 1, lambda _: decoded)
+        found: Iterable[Line] = lines(log, begin, lambda _: decoded)
     else:
         mark = spelled(task)
-        every = lines(log, since or 1, lambda line: mark in line)
+        every = lines(log, begin, lambda line: mark in line)
         found = (line for line in every if mark in line.bytes and _names(line.entry, task))
     if until is not None:
         found = takewhile(lambda line: line.seq <= until, found)
@@ -204,12 +207,12 @@ def log(
     folder = log_of(queue)
     begin = None if since is None else since.since(folder)
     end = None if until is None else until.until(folder)
+    there, rest = (1, None) if since is not None else _there(folder)
     if follow:
-        _follow(folder, begin, task, limit, as_json)
-    rest = None
-    if since is None and limit is None:
-        begin, rest = _there(folder)
-    chosen = iter(_chosen(folder, begin, end, task, limit, decoded=not as_json))
+        if rest is not None and limit is None:
+            complain(rest, as_json=as_json)
+        _follow(folder, begin, there, task, limit, as_json)
+    chosen = iter(_chosen(folder, begin, end, task, limit, decoded=not as_json, first=there))
     first = next(chosen, None)
     if first is None and rest is not None:
         raise rest
@@ -220,21 +223,28 @@ def log(
         if task is not None:
             _check_named(queue, task)
         return
-    _show(chain((first,), chosen), task, as_json)
-    if rest is not None:
+    shown = _show(chain((first,), chosen), task, as_json)
+    if rest is not None and (limit is None or shown < limit):
         raise rest
 
 
 def _follow(
-    folder: Path, since: int | None, task: str | None, limit: int | None, as_json: bool
+    folder: Path,
+    since: int | None,
+    first: int,
+    task: str | None,
+    limit: int | None,
+    as_json: bool,
 ) -> NoReturn:
     """Show these entries, and then what is written, until nobody reads it any more."""
+    decoded = not as_json
     output = select.poll()
     output.register(sys.stdout.fileno(), 0)
     with Watch(folder) as watch:
         while True:
             last = last_seq(folder)
-            _show(_chosen(folder, since, last, task, limit, decoded=not as_json), task, as_json)
+            chosen = _chosen(folder, since, last, task, limit, decoded=decoded, first=first)
+            _show(chosen, task, as_json)
             sys.stdout.flush()
             since, limit = max(last + 1, since or 1), None
             watch.wait(LOOK_EVERY)
@@ -242,9 +252,12 @@ def _follow(
                 raise BrokenPipeError
 
 
-def _show(chosen: Iterable[Line], task: str | None, as_json: bool) -> None:
+def _show(chosen: Iterable[Line], task: str | None, as_json: bool) -> int:
+    """Show these lines; how many they were."""
     screen = Screen()
+    shown = 0
     for line in chosen:
+        shown += 1
         if as_json:
             sys.stdout.buffer.write(line.bytes)
             continue
@@ -255,6 +268,7 @@ def _show(chosen: Iterable[Line], task: str | None, as_json: bool) -> None:
                 screen.row(_row(screen, one, f"{about}{tell(one.event)}"))
         if not line.entry.events:
             screen.row(_row(screen, line.entry, tell_nothing(line.entry)))
+    return shown
 
 
 def _told(since: When | None, until: When | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import cattrs
 import click
 
-from eventq import Refusal, Select, State, Status, UnknownTask, WorkQueue
+from eventq import Refusal, Select, State, Status, UnknownTask, WorkQueue, WrongStatus
 from eventq.cli.exits import Drifted, complain
 from eventq.cli.operate import open_queue, reject
 from eventq.cli.options import (
@@ -211,6 +211,14 @@ def _complain(found: Iterable[Refusal], state: State, as_json: bool) -> None:
 # Carrying out.
 
 
+def _record(q: WorkQueue, refused: Iterable[Refusal], why: str) -> None:
+    """Ask for what is refused, so that the log has it too."""
+    for error in refused:
+        if isinstance(error, UnknownTask | WrongStatus):
+            with suppress(Refusal):
+                q.redrive(error.task, why=why)
+
+
 def _carry_out(q: WorkQueue, made: Plan, why: str) -> None:
     """Redrive what the plan says, in one entry."""
     if made.alone:
@@ -369,6 +377,8 @@ def redrive(
                 except BadValue as wrong:
                     raise click.UsageError(str(wrong)) from None
             if why is not None and not planned:
+                if q.policy.record:
+                    _record(q, refused, why)
                 _carry_out(q, made, why)
             after = q.state
         if save is not None:
