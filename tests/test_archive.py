@@ -267,7 +267,7 @@ def test_the_commands_say_what_is_archived(queue: Path, attic: Path) -> None:
         assert (ran.code, ran.out.encode()) == (0, b"".join(lines(queue)[-2:]))
     for words in (
         ["log", "--task", "late"],
-        ["log", "--task", "late", "-n", 3],
+        ["log", "--task", "late", "-n", 99],
         ["history", "late"],
     ):
         ran = eventq(*words, "--queue", queue)
