@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -31,6 +32,7 @@ from eventq import (
 from eventq.cli.exits import Exit, code_of, complain
 from eventq.storage.disk import Disk
 from eventq.storage.place import last_named
+from eventq.storage.redo import Redo
 
 Tell = Callable[[str], None]
 
@@ -398,6 +400,42 @@ def test_an_open_segment_that_is_replaced_by_another_history_is_not(tmp_path: Pa
         q.enqueue("c")
         assert reader.state == q.state
     assert len(check_chain(path)) == 4
+
+
+def linked(path: Path, copy: Path) -> None:
+    """A copy made of hard links, as `cp -al` makes it."""
+    shutil.copytree(path, copy, copy_function=os.link)
+
+
+@pytest.mark.parametrize("kept_open", [False, True])
+def test_a_copy_made_of_hard_links_is_no_part_of_the_queue(kept_open: bool, tmp_path: Path) -> None:
+    """A backup stays as it was made; and two that are both written are two queues from then on."""
+    path, copy, backup = tmp_path / "q", tmp_path / "copy", tmp_path / "backup"
+    with contextlib.ExitStack() as stack:
+        q = stack.enter_context(WorkQueue.open(path))
+        for n in range(Redo.AFTER + 2):
+            q.enqueue(f"t{n}")
+        assert (path / "redo").stat().st_size == Redo.SIZE
+        if not kept_open:
+            q.shut()
+        linked(path, copy)
+        linked(path, backup)
+        before, redo = lines(path), (path / "redo").read_bytes()
+        if kept_open:
+            look(q)
+        else:
+            q = stack.enter_context(WorkQueue.open(path))
+        other = stack.enter_context(WorkQueue.open(copy, segment_bytes=1000))
+        for n in range(Redo.AFTER + 2):
+            q.enqueue(f"q{n}")
+            other.enqueue(f"other{n}")
+        assert lines(backup) == before
+        assert (backup / "redo").read_bytes() == redo, "or a power cut takes what only stands there"
+        for file in (segments(path)[-1], segments(copy)[-1]):
+            assert file.stat().st_nlink == 1
+    for one, name in ((path, "q"), (copy, "other")):
+        names = [task.id for task in check(one).tasks()][-Redo.AFTER - 2 :]
+        assert names == [f"{name}{n}" for n in range(Redo.AFTER + 2)]
 
 
 @pytest.mark.parametrize("more", [0, 2], ids=["as long", "longer"])

@@ -22,7 +22,7 @@ from eventq.storage.errors import Archived, HandleBusy, LogDamaged, LogNewer, No
 from eventq.storage.folders import make_folders
 from eventq.storage.lock import NOW, check_timeout, tell_of_forks, wait_for_lock
 from eventq.storage.mending import mend, pread, renew
-from eventq.storage.place import LOOK_EVERY, check_lock, check_segment, is_last, last_named
+from eventq.storage.place import LOOK_EVERY, check_lock, check_segment, is_last, last_named, names
 from eventq.storage.redo import Redo, reaches
 from eventq.storage.segments import CUT_SHORT
 from eventq.storage.syncing import Durability, Synced
@@ -161,11 +161,12 @@ class Followed(Synced):
 
     def look(self, *, locked: bool = False) -> None:
         """See that what is open is what stands at its path; under the lock, put a synced copy of
-        the last segment in its place where a sync has failed. Raises QueueReplaced, Archived."""
+        the last segment in its place where a sync has failed, or where it stands elsewhere too.
+        Raises QueueReplaced, Archived."""
         named = last_named(self._names)
         if self._lock >= 0:
             check_lock(self.path, self._lock)
-        if locked and self._mark.exists():
+        if locked and (self._mark.exists() or names(self._cursor.file) > 1):
             renew(self.disk, self._folder, self._mark)
         if self._segment >= 0 and not check_segment(self._cursor, self._segment):
             self._switch(self._open(self._cursor.file), self._cursor)

@@ -49,11 +49,12 @@ def mend(disk: Disk, segment: int, cursor: Cursor, torn: Path, sync: Callable[[]
 
 
 def renew(disk: Disk, log: Path, mark: Path) -> None:
-    """After a failed sync, which left the mark: put a synced copy of the open segment in its place.
+    """Put a synced copy of the last segment in its place: after a failed sync, which left the mark,
+    and where the file has another name, such as that in a backup made of hard links.
 
-    The kernel may have dropped what it could not write, show it all the same for a while, and not
-    say so again. The copy holds the bytes that were checked, and the lines that the redo file alone
-    has. Raises LogDamaged where a line does not fit.
+    After a failed sync the kernel may have dropped what it could not write, show it all the same
+    for a while, and not say so again. The copy holds the bytes that were checked, and the lines
+    that the redo file alone has. Raises LogDamaged where a line does not fit.
     """
     segments = find_segments(log)
     if segments:
@@ -73,7 +74,8 @@ def renew(disk: Disk, log: Path, mark: Path) -> None:
         disk.write_file(aside, whole, os.O_TRUNC)
         disk.rename(aside, file)
     disk.sync_folder(log)
-    disk.unlink(mark)  # if that does not last, one renewal more is done
+    with suppress(FileNotFoundError):
+        disk.unlink(mark)  # if that does not last, one renewal more is done
 
 
 def whole_line(tail: bytes, last: bytes) -> bytes | None:

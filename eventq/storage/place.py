@@ -16,7 +16,7 @@ from eventq.storage.errors import QueueReplaced
 from eventq.storage.redo import reaches
 from eventq.storage.segments import Cursor
 
-__all__ = ["LOOK_EVERY", "check_lock", "check_segment", "is_last", "last_named"]
+__all__ = ["LOOK_EVERY", "check_lock", "check_segment", "is_last", "last_named", "names"]
 
 LOOK_EVERY = 0.1
 """How many seconds a look is good for. It costs some microseconds for the paths: a command pays
@@ -77,6 +77,15 @@ def _rewritten(cursor: Cursor) -> QueueReplaced:
     """The error for a segment that has not the line any more that ends at the cursor."""
     what = f"does not hold entry {cursor.seq} any more, as this handle has read it"
     return QueueReplaced(cursor.file, what)
+
+
+def names(file: Path) -> int:
+    """How many names this file has: more than one where a backup was made of hard links, which
+    would go on with the queue. 0 where there is none."""
+    try:
+        return file.stat().st_nlink
+    except FileNotFoundError:
+        return 0
 
 
 def _same(file: Path, descriptor: int) -> bool:

@@ -44,11 +44,14 @@ class Redo:
     spared to make it."""
 
     def __init__(self, disk: Disk, queue: Path) -> None:
-        """Under the lock of the queue: make the file, if it is not there. Raises OSError."""
+        """Under the lock of the queue: make the file, if it is not there. Raises OSError, also for
+        one that has another name: a copy of the queue, made of hard links, would write over it."""
         self._disk = disk
         self._file = queue / _NAME
         self.descriptor = disk.open(self._file, os.O_RDWR | os.O_CREAT)
         try:
+            if os.fstat(self.descriptor).st_nlink != 1:
+                raise OSError(errno.EMLINK, "it has another name as well", str(self._file))
             size = os.lseek(self.descriptor, 0, os.SEEK_END)
             if size < Redo.SIZE:  # what is there may be all that others have of their lines
                 try:
@@ -84,12 +87,13 @@ class Redo:
         return here == self._disk.pread(segment, size, begin)
 
     def stands(self) -> bool:
-        """Whether this is still the file of that name, at its full size."""
+        """Whether this is still the file of that name, and of no other, at its full size."""
         try:
-            there = os.path.samestat(self._file.stat(), os.fstat(self.descriptor))
+            there = self._file.stat()
+            same = os.path.samestat(there, os.fstat(self.descriptor))
         except OSError:
             return False
-        return there and os.lseek(self.descriptor, 0, os.SEEK_END) >= Redo.SIZE
+        return same and there.st_nlink == 1 and there.st_size >= Redo.SIZE
 
     def empty(self) -> None:
         """Leave nothing here, when all of the log is synced in its segments. Under the lock."""
