@@ -39,7 +39,8 @@ Writing
 A command takes the lock, reads what others have written since, decides, writes its line with one
 call at the end of the last segment, lets the lock go, makes its answer while the disk begins to
 write, syncs, and gives the answer. What it has read before is never taken for the end of the log:
-the size of the file, under the lock, says where that is. Whoever syncs, syncs for all who wait. A
+the size of the file, under the lock, says where that is, and the bytes before it whether that line
+still stands there. Whoever syncs, syncs for all who wait. A
 segment that would grow too large is synced; then the lock file grows by a byte, which tells all
 others to look for a new segment; then that is made, and its name synced before its first line is
 written.
@@ -85,9 +86,11 @@ and asks as well, is refused: it would let go of the lock of what it broke into.
 
 A handle looks, before each command but at most ten times a second, and always before it makes a
 file, whether the lock, the segment and the `redo` that it has open are still those at their paths;
-that the lock was not removed, and that no name in `log/` has changed, is seen at every command. If
-the queue was moved away, or another was put in its place, that is an error which changes nothing;
-the handle goes on when all is back.
+that the lock was not removed, that no name in `log/` has changed and that the segment still has the
+last line that was read, is seen at every command. If the queue was moved away, or another was put
+in its place, or copied over it, that is an error which changes nothing; the handle goes on when all
+is back. A copy made of hard links is a queue of its own: who has the lock puts a copy of the last
+segment in its place before it writes, and does without a `redo` that has another name.
 
 Reading
 =======
@@ -114,8 +117,8 @@ A snapshot is the state after an entry: a first line with the seq and the hash o
 version of the reducer and a checksum over all, then a line for each task. It is written aside and
 renamed, after the log was synced so far. Opening takes the newest that fits its checksum, this
 reducer and the line that stands in the log, and reads what follows; one that does not is passed
-over for an older one, or for the log. A snapshot that is ahead of the log means that the end of the
-log is lost: an error says how much. Snapshots may be removed at any time.
+over for an older one, or for the log. A snapshot that is ahead of the log, by its name alone, means
+that the end of the log is lost: an error says how much. Snapshots may be removed at any time.
 
 The archive
 ===========
