@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from threading import get_ident
 from typing import Any, Self, TypeVar, cast
 
@@ -34,10 +33,9 @@ from eventq.core.events import Entry, Event
 from eventq.core.policy import Capacity, Keys, Policy, Retention, Retry
 from eventq.core.state import Draft, State
 from eventq.core.values import check_name, storable
-from eventq.storage.archive import archive, bring_back
-from eventq.storage.archived import Moved
 from eventq.storage.disk import DISK, Disk
 from eventq.storage.errors import HandleBusy, NotAQueue
+from eventq.storage.folders import folder_at
 from eventq.storage.lock import TIMEOUT
 from eventq.storage.log import SEGMENT_BYTES, Log
 from eventq.storage.memory import MemoryLog
@@ -136,7 +134,7 @@ class Handle(View):
         if by is not None:
             check_name("by", by)
         log = Log(
-            _folder("the path of a queue", path),
+            folder_at("the path of a queue", path),
             read_only=read_only,
             segment_bytes=segment_bytes,
             size_limit=size_limit,
@@ -307,46 +305,6 @@ class Handle(View):
         self._log.door.check_size("why", (kept,))
         return kept
 
-    def archive(
-        self, to: str | os.PathLike[str], *, before: int | None = None, keep: int = 1
-    ) -> list[Moved]:
-        """Write a snapshot, then move the oldest segments of the log to another folder.
-
-        Only those whose entries all come `before` that seq, and never the newest `keep` of them.
-        Answers what was moved. What needs those entries then raises Archived, until they are
-        brought back. Raises ArchiveRefused, OSError.
-        """
-        log = self._log
-        if isinstance(log, MemoryLog):
-            raise BadValue("a queue in memory has nothing to archive")
-        self.snapshot()
-        return archive(log, _folder("to", to), before=before, keep=keep)
-
-    @staticmethod
-    def unarchive(
-        path: str | os.PathLike[str],
-        source: str | os.PathLike[str] | None = None,
-        *,
-        since: int = 1,
-    ) -> list[Moved]:
-        """Copy archived segments back into the log of the queue in this directory: those with
-        entries from `since` on.
-
-        They are looked for where they were moved to, or in the folder `source`, and stay there.
-        Answers what is in the log again. Needs no handle, since there may be none without them.
-        Raises NotAQueue, ArchiveRefused, OSError.
-        """
-        queue = _folder("the path of a queue", path)
-        if not (queue / "log").is_dir():
-            raise NotAQueue(queue, "it has no folder `log`")
-        log = Log(queue)
-        try:
-            return bring_back(
-                log, None if source is None else _folder("source", source), since=since
-            )
-        finally:
-            log.shut()
-
     def _note(
         self, at: datetime, do: str, ask: dict[str, Any], by: str | None, why: str | None = None
     ) -> None:
@@ -369,18 +327,6 @@ class Handle(View):
         if log.unsaved < 4 * TASK_BYTES * len(self._current.now):
             return None
         return self._current.state(), log.place_for_snapshot()
-
-
-def _folder(what: str, path: object) -> Path:
-    """The folder at this path, named from the root. Raises BadValue for what can be no path."""
-    if not isinstance(path, str | os.PathLike):
-        raise BadValue(f"{what} must be a text or a path, not {path!r}")
-    try:
-        if b"\0" in os.fsencode(path):
-            raise BadValue(f"{what} must not hold the character '\\0', as {path!r} does")
-        return Path(path).absolute()
-    except (UnicodeEncodeError, TypeError) as error:
-        raise BadValue(f"{what} cannot be {path!r}: {error}") from None
 
 
 def _spelled_out(command: Command, policy: Policy) -> Command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,12 @@ from eventq.core.select import Select
 from eventq.core.state import Draft, State
 from eventq.core.values import check_name
 from eventq.handle import Handle, no_answer
+from eventq.storage.archive import archive, bring_back
+from eventq.storage.archived import Moved
+from eventq.storage.errors import NotAQueue
+from eventq.storage.folders import folder_at
+from eventq.storage.log import Log
+from eventq.storage.memory import MemoryLog
 
 __all__ = ["WorkQueue"]
 
@@ -289,6 +296,46 @@ class WorkQueue(Handle):
     def tick(self, *, by: str | None = None) -> None:
         """Carry out what is due, and nothing else."""
         self._ask(Tick(), no_answer, by)
+
+    def archive(
+        self, to: str | os.PathLike[str], *, before: int | None = None, keep: int = 1
+    ) -> list[Moved]:
+        """Write a snapshot, then move the oldest segments of the log to another folder.
+
+        Only those whose entries all come `before` that seq, and never the newest `keep` of them.
+        Answers what was moved. What needs those entries then raises Archived, until they are
+        brought back. Raises ArchiveRefused, OSError.
+        """
+        log = self._log
+        if isinstance(log, MemoryLog):
+            raise BadValue("a queue in memory has nothing to archive")
+        self.snapshot()
+        return archive(log, folder_at("to", to), before=before, keep=keep)
+
+    @staticmethod
+    def unarchive(
+        path: str | os.PathLike[str],
+        source: str | os.PathLike[str] | None = None,
+        *,
+        since: int = 1,
+    ) -> list[Moved]:
+        """Copy archived segments back into the log of the queue in this directory: those with
+        entries from `since` on.
+
+        They are looked for where they were moved to, or in the folder `source`, and stay there.
+        Answers what is in the log again. Needs no handle, since there may be none without them.
+        Raises NotAQueue, ArchiveRefused, OSError.
+        """
+        queue = folder_at("the path of a queue", path)
+        if not (queue / "log").is_dir():
+            raise NotAQueue(queue, "it has no folder `log`")
+        log = Log(queue)
+        try:
+            return bring_back(
+                log, None if source is None else folder_at("source", source), since=since
+            )
+        finally:
+            log.shut()
 
 
 def _worth_asking(state: State, now: datetime) -> bool:

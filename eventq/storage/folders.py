@@ -1,14 +1,16 @@
-"""The folders of a queue: how they are made, and how their names are made to last."""
+"""The folders of a queue: what may name one, how they are made, and that their names last."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
+from eventq.core.errors import BadValue
 from eventq.storage.disk import Disk
 from eventq.storage.errors import NotAQueue
 
-__all__ = ["make_folders", "sync_names"]
+__all__ = ["folder_at", "make_folders", "sync_names"]
 
 OWN = {
     "archived.jsonl",
@@ -58,3 +60,15 @@ def sync_names(disk: Disk, queue: Path, *, new: bool) -> None:
         for folder in queue.parents[1:]:
             with suppress(PermissionError):  # who may not look into it did not make it
                 disk.sync_folder(folder)
+
+
+def folder_at(what: str, path: object) -> Path:
+    """The folder at this path, named from the root. Raises BadValue for what can be no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise BadValue(f"{what} must be a text or a path, not {path!r}")
+    try:
+        if b"\0" in os.fsencode(path):
+            raise BadValue(f"{what} must not hold the character '\\0', as {path!r} does")
+        return Path(path).absolute()
+    except (UnicodeEncodeError, TypeError) as error:
+        raise BadValue(f"{what} cannot be {path!r}: {error}") from None
