@@ -24,6 +24,7 @@ from eventq import (
     LogDamaged,
     NotAQueue,
     QueueReplaced,
+    Retention,
     State,
     WorkQueue,
 )
@@ -284,6 +285,36 @@ def test_the_commands_say_what_is_archived(queue: Path, attic: Path) -> None:
     out = eventq("unarchive", "--queue", queue).out.splitlines()
     assert out[-1] == f"{len(moved)} files back in the log"
     assert eventq("log", "--queue", queue, "--json").out == whole
+
+
+def test_why_answers_without_what_is_archived(tmp_path: Path, attic: Path) -> None:
+    """How the root ended is told where it stands in what is there; else the rest is, and exit 6.
+    Of an id that the queue does not know, nobody can say that it was never there."""
+    path = tmp_path / "q"
+    with WorkQueue.open(path, segment_bytes=1, retention=Retention(0)) as q:
+        for name in ("gone", "early", "late", "below", "off", "under"):
+            q.enqueue(name, after={"below": ["late", "early"], "under": ["off"]}.get(name, ()))
+        for _ in range(2):
+            q.complete(q.start())
+        q.cancel("off", why="not needed")
+        q.archive(attic, keep=1)
+        q.complete(q.start())
+    there = len(lines(path))
+    found = {}
+    for task in ("gone", "early", "late", "under", "never"):
+        ran = eventq("why", task, "--queue", path, "--json")
+        found[task] = (ran.code, ran.value["message"] if ran.out else ran.error["error"])
+    assert there == 3
+    assert found == {
+        "gone": (6, "archived"),
+        "early": (6, "early has succeeded"),
+        "late": (0, found["late"][1]),
+        "under": (0, found["under"][1]),
+        "never": (6, "archived"),
+    }
+    assert "late has succeeded (entry 1" in found["late"][1]
+    assert "under is blocked by off, which was cancelled (entry 1" in found["under"][1]
+    assert "not needed" in found["under"][1]
 
 
 def test_a_lease_that_was_given_in_an_archived_entry_is_shown(tmp_path: Path, attic: Path) -> None:

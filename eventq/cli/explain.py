@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from eventq import State, Status, WorkQueue
+from eventq import EventqError, State, Status, WorkQueue
 from eventq.cli.holders import if_gone
 from eventq.cli.options import examples, json_option, queue_option, task_argument, typed, unknown
-from eventq.cli.past import lives_of, moment_facts
+from eventq.cli.past import lives_there, moment_facts
 from eventq.cli.show import LONG, Screen, ago, emit, when
 from eventq.cli.status import state_at
 from eventq.cli.times import When, WhenType
@@ -220,14 +220,21 @@ _NEXT: dict[Kind, Callable[[Why, State], Iterator[str]]] = {
 _TOLD_BY_THE_LOG = (Kind.UNKNOWN, Kind.CANCELLED, Kind.SUCCEEDED)
 
 
-def _answer(queue: Path, state: State, task: str) -> tuple[Why, Life | None]:
+def _answer(queue: Path, state: State, task: str) -> tuple[Why, Life | None, EventqError | None]:
+    """The answer, the life in which the log tells how its root ended, and what is to be told where
+    the log should, and that part of it cannot be read."""
     answer = why(state, task)
-    life = None
-    if answer.root.kind in _TOLD_BY_THE_LOG:
-        life = next(reversed(lives_of(queue, answer.root.task, state.seq)), None)
-        if life is None and len(answer.steps) == 1:
-            raise unknown(state, task, "say why")
-    return answer, life
+    root = answer.root
+    if root.kind not in _TOLD_BY_THE_LOG:
+        return answer, None, None
+    told, rest = lives_there(queue, root.task, state.seq)
+    if told and type(told[-1].last.event) in _HAD:
+        return answer, told[-1], None
+    if root.kind is Kind.UNKNOWN and rest is not None:  # it may have been forgotten
+        raise rest
+    if root.kind is Kind.UNKNOWN and len(answer.steps) == 1:
+        raise unknown(state, task, "say why")
+    return answer, None, rest
 
 
 @click.command(
@@ -251,7 +258,8 @@ def explain(task: str, at: When | None, queue: Path, as_json: bool) -> None:
     The answer names the root: a dead letter, say, or an id that nobody has enqueued, and the
     chain that leads to it. A finished task tells how it ended; a forgotten one is found in the
     log. WHEN is the seq of an entry, a time (UTC, unless it names its zone) or an age like 10m.
-    Exits 3 for an id that was never enqueued.
+    Exits 3 for an id that was never enqueued; 6 where how the root ended is archived, when the
+    rest was told.
 
     --json: one object with seq (the state's), task, kind (needs, missing, until, behind, shut,
     running, paused, unasked, blocked, dead, parked, succeeded, cancelled, unknown), root, message,
@@ -263,7 +271,7 @@ def explain(task: str, at: When | None, queue: Path, as_json: bool) -> None:
             state = q.state
     else:
         state = state_at(queue, at)
-    answer, life = _answer(queue, state, task)
+    answer, life, rest = _answer(queue, state, task)
     said = headline(state, answer, life, datetime.now(UTC) if at is None else None)
     if as_json:
         emit(
@@ -277,8 +285,13 @@ def explain(task: str, at: When | None, queue: Path, as_json: bool) -> None:
                 "ended": None if life is None else moment_facts(life.last),
             }
         )
-        return
-    screen = Screen()
+    else:
+        _show(Screen(), state, answer, said)
+    if rest is not None:
+        raise rest
+
+
+def _show(screen: Screen, state: State, answer: Why, said: str) -> None:
     screen.line(screen.cut(said, LONG))
     _show_chain(screen, state, answer)
     screen.line()

@@ -39,7 +39,7 @@ from eventq.storage.lines import Line, last_seq, lines, spelled
 from eventq.storage.segments import find_segments
 from eventq.storage.watch import Watch
 
-__all__ = ["entries_with", "history", "lives_of", "log", "moment_facts", "taken_by"]
+__all__ = ["entries_with", "history", "lives_there", "log", "moment_facts", "taken_by"]
 
 
 LOOK_EVERY = 1.0
@@ -56,12 +56,6 @@ def entries_with(log: Path, *marks: bytes, since: int = 1) -> Iterator[Entry]:
     return (line.entry for line in lines(log, since, wanted) if wanted(line.bytes))
 
 
-def lives_of(path: Path, task: str, until: int | None = None) -> list[Life]:
-    """All lives of this task, from the log of the queue at this path, up to this entry."""
-    entries = entries_with(log_of(path), spelled(task))
-    return lives(takewhile(lambda entry: until is None or entry.seq <= until, entries), task)
-
-
 def _there(log: Path) -> tuple[int, Archived | None]:
     """The first entry to read, and what is to be told of those before it, if they are archived."""
     first = find_segments(log)[0]
@@ -69,13 +63,17 @@ def _there(log: Path) -> tuple[int, Archived | None]:
     return (1 if archived is None else first), archived
 
 
-def _lives_there(path: Path, task: str) -> tuple[list[Life], EventqError | None]:
-    """The lives of this task, as far as the log can be read; what is to be told of the rest."""
+def lives_there(
+    path: Path, task: str, until: int | None = None
+) -> tuple[list[Life], EventqError | None]:
+    """The lives of this task up to this entry, as far as the log can be read; what is to be told of
+    the rest."""
     log = log_of(path)
     since, rest = _there(log)
     entries: list[Entry] = []
+    found = entries_with(log, spelled(task), since=since)
     try:
-        entries.extend(entries_with(log, spelled(task), since=since))
+        entries.extend(takewhile(lambda entry: until is None or entry.seq <= until, found))
     except (LogDamaged, LogNewer) as damage:
         return lives(entries, task), damage
     return lives(entries, task), rest
@@ -317,7 +315,7 @@ def history(task: str, queue: Path, as_json: bool) -> None:
     --json: one object with task, forgotten, and lives: a list of lists of events, each with seq,
     at, by, do, why and the fields of the event as in the log; "started" has its lease too.
     """
-    told, rest = _lives_there(queue, task)
+    told, rest = lives_there(queue, task)
     if not told:
         if rest is not None:
             raise rest
