@@ -90,8 +90,17 @@ def run(queue: Path, do: str, *more: object) -> Ran:
 # Every command.
 
 
+def named(name: str) -> click.Command:
+    found = group.get_command(click.Context(group), name)
+    assert found is not None
+    return found
+
+
+ALL = {name: named(name) for name in group.list_commands(click.Context(group))}
+
+
 def commands() -> dict[str, click.Command]:
-    return {name: one for name, one in group.commands.items() if name not in ("run", "work")}
+    return {name: one for name, one in ALL.items() if name not in ("run", "work")}
 
 
 def test_every_command_is_tested_here() -> None:
@@ -126,7 +135,7 @@ def test_json_has_the_fields_that_the_help_names(tmp_path: Path, do: str) -> Non
     ran = eventq(do, *words.get(do, EVERY[do]), "--queue", queue, "--json")
     assert ran.code == 0
     assert ran.err == ""
-    documented = set(re.findall(r"\w+", group.commands[do].help or ""))
+    documented = set(re.findall(r"\w+", ALL[do].help or ""))
     for value in ran.values:
         assert set(keys(do, value)) <= documented
 
@@ -239,7 +248,7 @@ def test_the_help_names_every_command_and_every_exit_code() -> None:
     ran = eventq("--help")
     assert ran.code == 0
     commands, _, exits = ran.out.partition("Commands:")[2].partition("Exit codes")
-    assert re.findall(r"^  (\w+)  ", commands, re.MULTILINE) == list(group.commands)
+    assert re.findall(r"^  (\w+)  ", commands, re.MULTILINE) == list(ALL)
     for code in range(10):
         assert re.search(rf"^    {code}  ", exits, re.MULTILINE)
     assert {"129", "130", "141", "143"} <= set(re.findall(r"\d+", exits))
@@ -254,14 +263,14 @@ def test_every_command_has_help_at_80_columns(do: str) -> None:
     assert ran.code == 0
     assert "Examples:" in ran.out
     assert all(len(line) <= 80 for line in ran.out.splitlines())
-    options = [p for p in group.commands[do].params if isinstance(p, click.Option)]
+    options = [p for p in ALL[do].params if isinstance(p, click.Option)]
     assert all(option.help for option in options)
     assert ("--json:" in ran.out) == any("--json" in option.opts for option in options)
 
 
 def examples_of(do: str) -> list[str]:
     """The command lines in the help of a command."""
-    lines = (group.commands[do].epilog or "").splitlines()
+    lines = (ALL[do].epilog or "").splitlines()
     return [line.strip() for line in lines if line.startswith("  ")]
 
 
@@ -481,7 +490,7 @@ def test_every_command_is_told_in_one_line() -> None:
     """The list of commands cuts none short at 80 columns."""
     out = on_terminal("--help").out.partition("Commands:")[2].partition("Exit codes")[0]
     lines = [line.rstrip() for line in out.splitlines() if line.strip()]
-    assert len(lines) == len(group.commands)
+    assert len(lines) == len(ALL)
     assert not [line for line in lines if line.endswith("...")]
 
 
@@ -735,6 +744,27 @@ def test_the_queue_may_come_from_the_environment(queue: Path) -> None:
     ran = process("why", "parse", EVENTQ_QUEUE=str(queue))
     assert ran.code == 0
     assert '  eventq redrive fetch --why "..."' in ran.out
+
+
+def test_who_asks_for_one_command_does_not_wait_for_the_others(queue: Path) -> None:
+    """What runs tasks, draws tables or looks for versions takes longer to import than to tell how
+    a queue stands."""
+    script = (
+        "import sys\n"
+        "from eventq.cli.main import main\n"
+        f"assert main(['status', '--queue', {str(queue)!r}]) == 0\n"
+        "slow = {'asyncio', 'importlib.metadata', 'rich', 'tomllib', 'eventq.cli.runner'}\n"
+        "print(sorted(slow & sys.modules.keys()), file=sys.stderr)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "[]\n")
 
 
 def test_it_tells_its_version() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from eventq import Enqueue
-from eventq.cli.flow import FlowError, Spec, read_flow, spec_of
+from eventq.cli.exits import FlowError
+from eventq.cli.flow import Spec, read_flow, spec_of
 
 FLOWS = Path(__file__).parent.parent / "fixtures" / "flows"
 

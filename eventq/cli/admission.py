@@ -6,7 +6,7 @@ import os
 
 from eventq import EventqError, OtherContent, WorkQueue
 from eventq.cli.flow import Flow, spec_of
-from eventq.cli.runlock import NAME
+from eventq.cli.holders import NAME
 from eventq.core.lifecycle import FINISHED
 
 __all__ = ["NotAdmitted", "admit"]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from eventq.cli.flow import FlowError
 from eventq.cli.inert import inert
 from eventq.cli.show import emit
 from eventq.core.errors import EventqError, ImpossibleEvent, Refusal
@@ -27,7 +26,16 @@ from eventq.storage.errors import (
     QueueReplaced,
 )
 
-__all__ = ["EXITS", "FAILURES", "Drifted", "Exit", "NoSuchEntry", "code_of", "complain"]
+__all__ = [
+    "EXITS",
+    "FAILURES",
+    "Drifted",
+    "Exit",
+    "FlowError",
+    "NoSuchEntry",
+    "code_of",
+    "complain",
+]
 
 
 class Exit(IntEnum):
@@ -62,6 +70,14 @@ Exit codes; where several would do, the highest:
 
 129 (HUP), 130 (Ctrl-C), 143 (TERM) and 141 (nobody reads the output any more) end a command early.
 """
+
+
+class FlowError(EventqError):
+    """A flow file that says nothing that could be run. `problems` has one line for each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
 
 
 class NoSuchEntry(EventqError, LookupError):

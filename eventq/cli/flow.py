@@ -33,10 +33,11 @@ from attrs import field, fields_dict, frozen
 from cattrs import Converter
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
+from eventq.cli.exits import FlowError
 from eventq.core.commands import OF_THE_QUEUE, Enqueue
-from eventq.core.errors import BadValue, EventqError
+from eventq.core.errors import BadValue
 
-__all__ = ["Flow", "FlowError", "FlowTask", "Spec", "read_flow", "spec_of"]
+__all__ = ["Flow", "FlowTask", "Spec", "read_flow", "spec_of"]
 
 LIMIT = 256 * 1024 * 1024
 """How many bytes of a flow file are read at most."""
@@ -50,14 +51,6 @@ Attempts = NewType("Attempts", int)
 Directory = NewType("Directory", str)
 Environment = NewType("Environment", dict[str, str])
 Seconds = NewType("Seconds", float)
-
-
-class FlowError(EventqError):
-    """A flow file that says nothing that could be run. `problems` has one line for each."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
 
 
 @frozen

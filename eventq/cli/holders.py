@@ -1,4 +1,6 @@
-"""What frees a task whose lease never expires, when whoever holds it is gone: nothing by itself."""
+"""Who holds leases: how a runner's workers are called, and what frees a task whose lease never
+expires when whoever holds it is gone, which is nothing by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ from collections.abc import Iterable, Iterator
 
 from eventq.cli.inert import inert
 from eventq.cli.options import typed
-from eventq.cli.runlock import NAME
 from eventq.core.record import Lease
 
-__all__ = ["endless", "if_gone"]
+__all__ = ["NAME", "endless", "if_gone"]
+
+NAME = "runner"
+"""The name of every runner; its workers are called runner/<pid>/<slot>."""
 
 
 def endless(leases: Iterable[Lease]) -> list[Lease]:

@@ -1,12 +1,12 @@
 """`eventq`: the command line, and the one place where errors end.
 
-Each command is a click command in a file of its subject; here they are gathered, and whatever
-they raise on purpose becomes one message on stderr and an exit code.
+Each command is a click command in a file of its subject, which is imported when it is asked for;
+whatever they raise on purpose becomes one message on stderr and an exit code.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib
 import io
 import os
 import sys
@@ -17,22 +17,9 @@ from typing import Any
 
 import click
 
-from eventq.cli.archive import archive, unarchive
-from eventq.cli.audit import head, snapshot, verify
-from eventq.cli.completion import completion
 from eventq.cli.exits import EXITS, FAILURES, Exit, code_of, complain
-from eventq.cli.explain import explain
 from eventq.cli.inert import inert
-from eventq.cli.letters import dlq
-from eventq.cli.operate import cancel, close, pause, reopen, resolve, restore, resume, tick
-from eventq.cli.past import history, log
-from eventq.cli.reconfigure import reconfigure
-from eventq.cli.redrive import redrive
-from eventq.cli.repair import repair_command
-from eventq.cli.run import run
 from eventq.cli.show import emit
-from eventq.cli.status import at, status
-from eventq.cli.work import work
 
 __all__ = ["eventq", "main"]
 
@@ -40,18 +27,50 @@ INTERRUPTED = 130
 NOBODY_READS = 141
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("eventq")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
+COMMANDS = {
+    "run": "run.run",
+    "work": "work.work",
+    "status": "status.status",
+    "dlq": "letters.dlq",
+    "why": "explain.explain",
+    "history": "past.history",
+    "log": "past.log",
+    "at": "status.at",
+    "redrive": "redrive.redrive",
+    "resolve": "operate.resolve",
+    "cancel": "operate.cancel",
+    "restore": "operate.restore",
+    "pause": "operate.pause",
+    "resume": "operate.resume",
+    "close": "operate.close",
+    "reopen": "operate.reopen",
+    "reconfigure": "reconfigure.reconfigure",
+    "tick": "operate.tick",
+    "verify": "audit.verify",
+    "head": "audit.head",
+    "repair": "repair.repair_command",
+    "snapshot": "audit.snapshot",
+    "archive": "archive.archive",
+    "unarchive": "archive.unarchive",
+    "completion": "completion.completion",
+}
+"""The commands in the order in which they are of use, and where each is: who asks for one does not
+wait for the others to be imported."""
 
 
 class _Group(click.Group):
-    """The commands in the order in which they were added."""
+    """The commands, each imported when it is asked for."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name].partition(".")
+        found = getattr(importlib.import_module(f"eventq.cli.{module}"), attribute)
+        assert isinstance(found, click.Command)
+        return found
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -59,6 +78,19 @@ class _Group(click.Group):
         except BrokenPipeError:  # before click, which would end with a code of its own
             _drop_output()
             ctx.exit(NOBODY_READS)
+
+
+def _tell_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    import importlib.metadata  # here, since it takes a tenth of the start of every command
+
+    try:
+        version = importlib.metadata.version("eventq")
+    except importlib.metadata.PackageNotFoundError:
+        version = "(not installed)"
+    click.echo(f"eventq, version {version}")
+    context.exit()
 
 
 def _drop_output() -> None:
@@ -75,43 +107,20 @@ def _drop_output() -> None:
     epilog=EXITS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(_version())
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version and exit.",
+)
 def eventq() -> None:
     """A work queue whose whole state is one log: run it, watch it, mend it, prove it.
 
     Every command takes --queue DIR (or EVENTQ_QUEUE) and --json. Those that only read change
     nothing and need no lock. `eventq COMMAND --help` has examples.
     """
-
-
-for _command in (
-    run,
-    work,
-    status,
-    dlq,
-    explain,
-    history,
-    log,
-    at,
-    redrive,
-    resolve,
-    cancel,
-    restore,
-    pause,
-    resume,
-    close,
-    reopen,
-    reconfigure,
-    tick,
-    verify,
-    head,
-    repair_command,
-    snapshot,
-    archive,
-    unarchive,
-    completion,
-):
-    eventq.add_command(_command)
 
 
 def _show_usage(error: click.ClickException, *, as_json: bool) -> None:

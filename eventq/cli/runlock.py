@@ -15,16 +15,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from eventq.cli.holders import NAME
 from eventq.cli.leftovers import end_leftovers, sign, signed, take
 from eventq.core.errors import EventqError
 from eventq.core.record import Lease
 from eventq.core.state import State
 from eventq.storage.disk import DISK
 
-__all__ = ["NAME", "RunLocked", "begin_run", "last_runner", "leases_of", "run_lock"]
-
-NAME = "runner"
-"""The name of every runner; its workers are called runner/<pid>/<slot>."""
+__all__ = ["RunLocked", "begin_run", "last_runner", "leases_of", "run_lock"]
 
 
 class RunLocked(EventqError):

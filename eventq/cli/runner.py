@@ -24,10 +24,11 @@ from attrs import define
 
 from eventq import StaleLease, WorkQueue
 from eventq.cli.flow import Spec, spec_of
+from eventq.cli.holders import NAME
 from eventq.cli.launcher import Ended, Launcher
 from eventq.cli.orders import GRACE, order, result_of, went_wrong
 from eventq.cli.past import taken_by
-from eventq.cli.runlock import NAME, leases_of
+from eventq.cli.runlock import leases_of
 from eventq.core.lifecycle import Status
 from eventq.core.record import Lease, Task
 from eventq.core.state import State

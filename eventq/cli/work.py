@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventq import WorkQueue
+from eventq.cli.holders import NAME
 from eventq.cli.options import examples, json_option, log_of, queue_option
 from eventq.queries.condition import age
 
@@ -42,8 +43,6 @@ class _Seconds(click.FloatRange):
 
 def _of_no_runner(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
     """A callback: a name that `eventq run` does not use for itself."""
-    from eventq.cli.runlock import NAME
-
     if name is not None and name.split("/")[0] == NAME:
         raise click.BadParameter(
             f"{name!r} is how `eventq run` calls its own workers ({NAME}/PID/SLOT): the log would "
