@@ -205,7 +205,7 @@ class WorkQueue(Handle):
         return renewed
 
     def release(self, lease: Lease | int, *, by: str | None = None) -> Task:
-        """Hand the task of this lease back unworked, at no attempt. Raises StaleLease."""
+        """Hand the task of this lease back, at no attempt. Raises StaleLease."""
         return self._ask(Release(_id(lease)), _task_of, by)
 
     def redrive(self, task: str, *, why: str | None = None, by: str | None = None) -> Task:

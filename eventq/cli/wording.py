@@ -132,7 +132,7 @@ EVENTS: dict[type[Event], str | Callable[[Any], str]] = {
     Delayed: lambda e: f"delayed until {when(e.until)}",
     Started: _started,
     Renewed: lambda e: f"renewed until {when(e.expires)}",
-    Released: "handed back unworked, to its place in the line",
+    Released: "handed back at no attempt, to its place in the line",
     Completed: lambda e: _with("succeeded", e.result and f"result {_json(e.result)}"),
     Failed: _failed,
     Expired: "failed attempt {e.attempt}: lease expired",

@@ -318,7 +318,7 @@ class Renew(Command):
 
 @frozen
 class Release(Command):
-    """Hand the task of this lease back unworked; the attempt is not counted."""
+    """Hand the task of this lease back; the attempt is not counted."""
 
     do = "release"
     asks = ("lease",)

@@ -153,7 +153,7 @@ class Renewed(TaskEvent):
 
 @frozen
 class Released(TaskEvent):
-    """It was handed back unworked: the attempt is not counted and its place is kept."""
+    """It was handed back: the attempt is not counted and its place is kept."""
 
 
 @frozen
