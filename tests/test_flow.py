@@ -204,7 +204,9 @@ def test_what_is_wrong_with_a_whole_file_is_said(tmp_path, text, said):
 
 def test_a_file_without_an_end_is_not_read_to_it():
     """A pipe may be one, and has no size that could be asked before."""
-    assert problems(Path("/dev/zero")) == ["has more than 268,435,456 bytes, and no more are read"]
+    assert problems(Path("/dev/zero")) == [
+        "cannot be read: it has more than 268,435,456 bytes, and no more are read"
+    ]
 
 
 @pytest.mark.parametrize(

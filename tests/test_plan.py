@@ -388,6 +388,10 @@ def test_a_file_that_is_no_plan_is_a_usage_error(queue: Path, tmp_path: Path) ->
         ran = redrive(queue, "--apply", file, "--why", "x")
         assert ran.code == 2, text
         assert "is no plan that" in ran.err
+    ran = redrive(queue, "--apply", "/dev/zero", "--why", "x")
+    assert (ran.code, "is no plan that" in ran.err) == (2, True)
+    ran = redrive(queue, "--all", "--save", "/dev/full")
+    assert (ran.code, "/dev/full: No space left" in ran.err) == (6, True)
 
 
 def test_nothing_but_a_plan_is_written_over(queue: Path, tmp_path: Path) -> None:

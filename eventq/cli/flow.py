@@ -34,13 +34,11 @@ from cattrs import Converter
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
 from eventq.cli.exits import FlowError
+from eventq.cli.given import read_given
 from eventq.core.commands import OF_THE_QUEUE, Enqueue
 from eventq.core.errors import BadValue
 
 __all__ = ["Flow", "FlowTask", "Spec", "read_flow", "spec_of"]
-
-LIMIT = 256 * 1024 * 1024
-"""How many bytes of a flow file are read at most."""
 
 LONGEST = 1_000_000_000
 """The longest timeout, in seconds: some thirty years."""
@@ -375,17 +373,13 @@ def _is_jsonl(path: Path, text: str) -> bool:
 def _text_of(reader: _Reader) -> str:
     """The text of the file, or an empty one with the problem noted."""
     try:
-        with reader.path.open("rb") as file:  # which may be a pipe, or something without an end
-            data = file.read(LIMIT + 1)
+        data = read_given(reader.path)
     except IsADirectoryError:
         reader.problem("is a directory, not a flow file")
         return ""
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else error
         reader.problem(f"cannot be read: {what}")
-        return ""
-    if len(data) > LIMIT:
-        reader.problem(f"has more than {LIMIT:,} bytes, and no more are read")
         return ""
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         reader.problem("begins with a byte order mark: save it as UTF-8 without one")

@@ -18,6 +18,7 @@ import click
 
 from eventq import Refusal, Select, State, Status, UnknownTask, WorkQueue, WrongStatus
 from eventq.cli.exits import Drifted, complain
+from eventq.cli.given import read_given
 from eventq.cli.operate import open_queue, reject
 from eventq.cli.options import (
     AGE,
@@ -62,7 +63,11 @@ def _now(state: State) -> datetime:
 
 def _save(made: Plan, path: Path) -> None:
     facts = {"plan": "redrive", "v": VERSION, **unstructure(made)}
-    path.write_text(json.dumps(facts, indent=1) + "\n", "ascii")
+    try:
+        path.write_text(json.dumps(facts, indent=1) + "\n", "ascii")
+    except OSError as error:
+        error.filename = str(path)  # which a failed write does not say
+        raise
 
 
 def _check_free(path: Path) -> None:
@@ -79,7 +84,7 @@ def _check_free(path: Path) -> None:
 
 def _load(path: Path) -> Plan:
     try:
-        facts = json.loads(path.read_bytes())
+        facts = json.loads(read_given(path))
         if facts.pop("plan") != "redrive" or facts.pop("v") != VERSION:
             raise ValueError("of another kind or version")
         return structure(facts, Plan)
@@ -362,13 +367,14 @@ def redrive(
     if why is None and not planned:
         raise click.UsageError("Missing option '--why'.")
     log_of(queue)
+    plan_ = None if saved is None else _load(saved)
     with WorkQueue.open(queue, read_only=True) if planned else open_queue(queue, by) as q:
         refused: list[Refusal] = []
         # What a plan is held against stays so until it is carried out.
         with nullcontext() if planned else q.alone():
             state = q.state
-            if saved is not None:
-                made = _load(saved)
+            if plan_ is not None:
+                made = plan_
                 if changes := drift(made, state, _now(state)):
                     raise Drifted(changes)
             else:
