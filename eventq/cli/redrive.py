@@ -367,14 +367,14 @@ def redrive(
     if why is None and not planned:
         raise click.UsageError("Missing option '--why'.")
     log_of(queue)
-    plan_ = None if saved is None else _load(saved)
+    loaded = None if saved is None else _load(saved)
     with WorkQueue.open(queue, read_only=True) if planned else open_queue(queue, by) as q:
         refused: list[Refusal] = []
         # What a plan is held against stays so until it is carried out.
         with nullcontext() if planned else q.alone():
             state = q.state
-            if plan_ is not None:
-                made = plan_
+            if loaded is not None:
+                made = loaded
                 if changes := drift(made, state, _now(state)):
                     raise Drifted(changes)
             else:
