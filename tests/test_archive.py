@@ -31,6 +31,7 @@ from eventq import (
 from eventq.core.evolve import evolve
 from eventq.storage import archive as archive_module
 from eventq.storage.disk import Disk
+from eventq.storage.verify import Verification
 from eventq.testing.faults import FaultyDisk, lose_all
 
 
@@ -425,7 +426,10 @@ def test_verify_says_what_it_could_not_check_and_checks_the_rest(queue: Path, at
         ran = eventq("verify", "--queue", queue, "--json")
         assert ran.code == 9
         assert ran.value["problems"][0]["file"] == str(record)
-        assert eventq("unarchive", "--queue", queue).code == 9
+        ran = eventq("unarchive", "--queue", queue)
+        assert ran.code == 9
+        assert "Bring back a good copy of it" in ran.err
+        assert "eventq repair" not in ran.err
     record.write_bytes(whole)
     WorkQueue.unarchive(queue)
     assert eventq("verify", "--queue", queue, "--head", head).code == 0
@@ -461,6 +465,28 @@ def test_a_segment_that_is_missing_and_was_not_archived_is_damage(queue: Path, a
 
 
 # What is not done.
+
+
+@pytest.mark.parametrize("name", ["log", "snapshots"])
+def test_another_queue_is_no_archive(name: str, queue: Path, tmp_path: Path) -> None:
+    """It would be damaged by it."""
+    WorkQueue.open(tmp_path / "other").shut()
+    before = log_bytes(queue)
+    with WorkQueue.open(queue) as q, pytest.raises(ArchiveRefused, match="of another queue"):
+        q.archive(tmp_path / "other" / name)
+    assert log_bytes(queue) == before
+    assert eventq("verify", "--queue", tmp_path / "other").code == 0
+
+
+def test_what_is_brought_back_while_a_log_is_verified_is_no_damage(
+    queue: Path, attic: Path
+) -> None:
+    """Its files were looked for before."""
+    archived(queue, attic, keep=2)
+    read = Verification(queue)
+    WorkQueue.unarchive(queue)
+    assert len(list(read.entries())) == len(lines(queue))
+    assert read.faults == set()
 
 
 def test_a_folder_that_cannot_be_recorded_is_no_archive(queue: Path, tmp_path: Path) -> None:

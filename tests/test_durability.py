@@ -221,6 +221,27 @@ def test_a_kill_takes_nothing(tmp_path: Path) -> None:
     check_chain(path)
 
 
+def test_the_end_of_the_program_syncs_what_is_left(tmp_path: Path) -> None:
+    """Though nobody has let go of the handle, and the timer would come too late."""
+    program = (
+        "import sys; from eventq import WorkQueue; from eventq.storage.disk import Disk\n"
+        "class Told(Disk):\n"
+        "    def fdatasync(self, descriptor):\n"
+        "        print('synced', flush=True)\n"
+        "        super().fdatasync(descriptor)\n"
+        "q = WorkQueue.open(sys.argv[1], durability='process', disk=Told())\n"
+        "q.enqueue(); print('end', flush=True)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "q"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ran.stdout.splitlines()[-2:] == ["end", "synced"]
+
+
 def test_a_durability_that_nobody_knows(tmp_path: Path) -> None:
     """It is refused before anything is made."""
     with pytest.raises(BadValue, match="'power' or 'process', not 'none'"):

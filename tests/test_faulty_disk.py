@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -228,5 +229,32 @@ def test_damage_is_what_it_says_and_is_undone(tmp_path: Path) -> None:
     assert after(lose_segment, 1) == {first: a + b, third: e}
     assert after(double_segment, 0) == good | {f"{6:020}.jsonl": a + b}
     assert after(swap_segments, 0, 2) == {first: e, second: c + d, third: a + b}
-    with pytest.raises(IndexError):
-        flip_bit(path, log_size(path) * 8)
+    size = log_size(path)
+    wrong: list[tuple[Callable[..., object], tuple[int, ...]]] = [
+        *((flip_bit, (bit,)) for bit in (size * 8, -1)),
+        *((cut_log, (end,)) for end in (size + 1, -1)),
+        *((of_line, (seq,)) for of_line in (lose_line, double_line) for seq in (0, -1, 6)),
+        *((swap_lines, pair) for pair in ((0, 1), (1, 6))),
+        *((of_segment, (n,)) for of_segment in (lose_segment, double_segment) for n in (-1, 3)),
+        *((swap_segments, pair) for pair in ((-1, 0), (0, 3))),
+    ]
+    for change, arguments in wrong:
+        with pytest.raises(IndexError):
+            change(path, *arguments)
+        assert log_bytes(path) == good
+    files[0].unlink()  # as where it was archived: lines are still named by their entries
+    lose_line(path, 4)
+    assert log_bytes(path) == {second: c, third: e}
+
+
+def test_what_can_never_come_is_no_plan() -> None:
+    """A test that waits for it could not fail."""
+    disk = FaultyDisk()
+    for plan in (
+        lambda: disk.fail("nosuchcall"),
+        lambda: disk.fail(nth=0),
+        lambda: disk.shorten(0),
+        lambda: disk.cut_power(0),
+    ):
+        with pytest.raises(ValueError, match=r"a disk is never asked|the first call from now is 1"):
+            plan()

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -317,8 +318,12 @@ def test_a_directory_that_is_replaced_is_not_written_to(older: bool, tmp_path: P
                 with pytest.raises(QueueReplaced, match=r"Put the queue back where it was, or op"):
                     q.enqueue("b")
             if older:
-                with pytest.raises(QueueReplaced, match="does not hold entry 2 any more"):
-                    _ = reader.state
+                for ask in (lambda: reader.state, reader.entries, lambda: reader.at(1)):
+                    with pytest.raises(QueueReplaced, match="does not hold entry 2 any more"):
+                        ask()
+                for ask in (q.entries, lambda: q.at(1), lambda: q.at(datetime.now(UTC))):
+                    with pytest.raises(QueueReplaced):
+                        ask()
             else:
                 assert reader.task("a") is not None
         with WorkQueue.open(path) as other:

@@ -390,6 +390,10 @@ def test_a_file_that_is_no_plan_is_a_usage_error(queue: Path, tmp_path: Path) ->
         assert "is no plan that" in ran.err
     ran = redrive(queue, "--apply", "/dev/zero", "--why", "x")
     assert (ran.code, "is no plan that" in ran.err) == (2, True)
+    for inside in (queue / "plan.json", queue / "log" / f"{99:020}.jsonl"):
+        ran = redrive(queue, "--all", "--save", inside)
+        assert (ran.code, "lies in the queue itself" in ran.err) == (2, True)
+        assert not inside.exists()
     ran = redrive(queue, "--all", "--save", "/dev/full")
     assert (ran.code, "/dev/full: No space left" in ran.err) == (6, True)
 

@@ -157,6 +157,15 @@ def test_zeros_at_the_end_are_not_yet_an_entry(queue: Path) -> None:
     assert "half a line (4096 bytes): not yet an entry, and no damage" in ran.out
 
 
+def test_a_log_of_which_nothing_was_read_is_not_called_legal(queue: Path) -> None:
+    """Nobody knows."""
+    for file in segments(queue):
+        file.write_bytes(b"not a line\n")
+    ran = verify(queue)
+    assert (ran.code, ran.value["legal"], ran.value["decided"]) == (9, None, None)
+    assert "legal     not checked: no entry was read" in eventq("verify", "--queue", queue).out
+
+
 def test_a_cut_that_the_head_knows_of_is_a_loss(queue: Path) -> None:
     """In the middle of a line or between two."""
     head = head_of(queue)

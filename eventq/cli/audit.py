@@ -149,9 +149,9 @@ def verify(given: tuple[int, str] | None, queue: Path, as_json: bool) -> None:
     click.get_current_context().exit(code)
 
 
-def _judged(read: Verification, judge: Judge) -> bool:
+def _judged(judge: Judge) -> bool:
     """Whether anything was judged; behind an archive that takes a snapshot to begin from."""
-    return judge.judged > 0 or not read.archived
+    return judge.judged > 0
 
 
 def _complete(read: Verification) -> bool | None:
@@ -193,8 +193,8 @@ def _facts(read: Verification, judge: Judge, code: Exit) -> dict[str, Any]:
         "head": f"{read.head[0]}:{read.head[1]}",
         "intact": Fault.DAMAGED not in read.faults and read.whole,
         "complete": _complete(read),
-        "legal": judge.legal if _judged(read, judge) else None,
-        "decided": not judge.otherwise if _judged(read, judge) else None,
+        "legal": judge.legal if _judged(judge) else None,
+        "decided": not judge.otherwise if _judged(judge) else None,
         "problems": problems,
         "more": read.more + judge.more,
         "notes": read.notes,
@@ -221,7 +221,8 @@ def _show(screen: Screen, read: Verification, judge: Judge, given: tuple[int, st
     )
     events = counted(judge.state.position - judge.began, "event")
     since = f" from entry {judge.state.seq - judge.judged + 1} on" if read.archived else ""
-    unjudged = "" if _judged(read, judge) else "not checked: no snapshot says how the queue stood"
+    nothing = "no snapshot says how the queue stood" if read.archived else "no entry was read"
+    unjudged = "" if _judged(judge) else f"not checked: {nothing}"
     answers = {
         "intact": "NO" if Fault.DAMAGED in read.faults else f"yes{until}: {entries} in {files}",
         "complete": unread if complete is None and given else _COMPLETE[complete],

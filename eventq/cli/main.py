@@ -118,19 +118,19 @@ def _drop_output() -> None:
 def eventq() -> None:
     """A work queue whose whole state is one log: run it, watch it, mend it, prove it.
 
-    Every command takes --queue DIR (or EVENTQ_QUEUE) and --json. Those that only read change
-    nothing and need no lock. `eventq COMMAND --help` has examples.
+    Every command on a queue takes --queue DIR (or EVENTQ_QUEUE) and --json. Those that only read
+    change nothing and need no lock. `eventq COMMAND --help` has examples.
     """
 
 
 def _show_usage(error: click.ClickException, *, as_json: bool) -> None:
     """A command line that is wrong, as click tells it."""
+    if as_json:
+        facts = {"error": "usage", "exit": Exit.USAGE, "message": error.format_message()}
+        emit(facts, to_stderr=True)
+        return
     told = io.StringIO()
     error.show(told)
-    if as_json:
-        what = told.getvalue().rpartition("Error: ")[2].strip()
-        emit({"error": "usage", "exit": Exit.USAGE, "message": what}, to_stderr=True)
-        return
     for line in told.getvalue().splitlines():
         sys.stderr.write(inert(line) + "\n")
 

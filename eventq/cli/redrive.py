@@ -6,6 +6,7 @@ What would happen is found by `queries.plan`; here it is told, saved, read again
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
@@ -64,14 +65,18 @@ def _now(state: State) -> datetime:
 def _save(made: Plan, path: Path) -> None:
     facts = {"plan": "redrive", "v": VERSION, **unstructure(made)}
     try:
-        path.write_text(json.dumps(facts, indent=1) + "\n", "ascii")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(json.dumps(facts, indent=1) + "\n")
     except OSError as error:
         error.filename = str(path)  # which a failed write does not say
         raise
 
 
-def _check_free(path: Path) -> None:
-    """What is saved there may take the place of nothing but an earlier plan."""
+def _check_free(path: Path, queue: Path) -> None:
+    """What is saved there may take the place of nothing but an earlier plan, and is no file of the
+    queue."""
+    if path.resolve().is_relative_to(queue.resolve()):
+        raise click.UsageError(f"{path} lies in the queue itself: name a file elsewhere")
     if not path.exists() or not path.stat().st_size:
         return
     try:
@@ -362,7 +367,7 @@ def redrive(
     if how is not None and error is None:
         raise click.UsageError("--how says how --error is compared: it goes with it")
     if save is not None:
-        _check_free(save)
+        _check_free(save, queue)
     planned = dry_run or save is not None
     if why is None and not planned:
         raise click.UsageError("Missing option '--why'.")

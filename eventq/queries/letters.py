@@ -48,7 +48,6 @@ _PARTS = {
 _FOLD = re.compile(
     "|".join(f"(?P<{name}>{pattern})" for name, pattern in _PARTS.items()), re.IGNORECASE
 )
-_MARK = re.compile("<(?:" + "|".join(_PARTS) + ")>")
 
 
 @lru_cache(maxsize=4096)

@@ -10,8 +10,8 @@ A queue is a directory:
     unsynced        a mark that a sync has failed
     archived.jsonl  which segments were moved elsewhere, and where to
 
-It is its owner's alone: folders are 0700 and files 0600, whatever the umask says. (`eventq run`
-and `work` keep files of their own beside these.)
+It is its owner's alone: folders are made 0700 and files 0600 at most, whatever the umask says.
+(`eventq run` and `work` keep files of their own beside these.)
 
 The log
 =======
@@ -102,8 +102,9 @@ newline is finished, and one that `redo` has whole is written over from there.
 
 Any other misfit is damage: a hash, a seq, a `prev`, a field that does not fit, a segment that is
 missing or cut short. It is told with its file, line and byte, what was expected and what to do, and
-is never mended. Nothing is written to a damaged log; what stands before the damage can be read.
-Opening reads what a fold needs; the arguments in `ask`, and whether an entry has its one spelling,
+is never mended. Nothing is written behind damage that a handle has read; what stands before it can
+be read. Opening reads what a fold needs: what a snapshot covers is looked at by `verify` and by who
+asks for that part of the past. The arguments in `ask`, and whether an entry has its one spelling,
 are looked at by who reads entries and by `verify`. `eventq repair` makes a copy up to the damage
 and says what is lost. `eventq verify` reads a log from its first line, trusts nothing else, and
 says whether it is intact, complete against a head that was kept elsewhere, and legal.

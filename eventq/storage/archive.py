@@ -39,6 +39,8 @@ def archive(log: Log, to: Path, *, before: int | None = None, keep: int = 1) -> 
         raise ArchiveRefused(f"{str(to)!r} is not UTF-8, which the queue's record is") from None
     if to.resolve().is_relative_to(log.path.resolve()):
         raise ArchiveRefused(f"{to} lies in the queue itself: name a folder elsewhere")
+    if to.name in ("log", "snapshots") and (to.parent / "lock").exists():
+        raise ArchiveRefused(f"{to} is a folder of another queue: name one that is of none")
     with suppress(FileExistsError):
         log.disk.mkdir(to)
     log.disk.sync_folder(to.parent)  # whoever made it may have got no further

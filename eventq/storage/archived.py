@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from eventq.storage.disk import Disk, read_file
-from eventq.storage.errors import Archived, LogDamaged
+from eventq.storage.errors import Archived, RecordDamaged
 
 __all__ = ["Moved", "away", "needed", "recorded", "write_record"]
 
@@ -39,7 +39,7 @@ def _record(log: Path) -> Path:
 
 
 def recorded(log: Path) -> list[Moved]:
-    """All that the record says, the oldest first. Raises LogDamaged where it does not read."""
+    """All that the record says, the oldest first. Raises RecordDamaged."""
     try:
         lines = read_file(_record(log)).splitlines(keepends=True)
     except FileNotFoundError:
@@ -52,10 +52,9 @@ def recorded(log: Path) -> list[Moved]:
                 raise ValueError("no folder has a name with the character '\\0'")
             found.append(one)
         except (msgspec.DecodeError, ValueError) as error:
-            what = f"this record of what was archived does not read: {error}"
             seq = found[-1].last + 1 if found else 1
             byte = sum(map(len, lines[: number - 1]))
-            raise LogDamaged(_record(log), number, byte, seq, what) from None
+            raise RecordDamaged(_record(log), number, byte, seq, str(error)) from None
     return found
 
 

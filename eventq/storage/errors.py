@@ -22,6 +22,7 @@ __all__ = [
     "NotAQueue",
     "QueueReplaced",
     "ReadOnly",
+    "RecordDamaged",
     "repair_words",
 ]
 
@@ -82,6 +83,19 @@ class LogDamaged(_AtALine):
 
     _advice = "bring back a good copy of this file to go on"
     _or = ", or make a queue of what stands before: `{}`"
+
+
+class RecordDamaged(LogDamaged):
+    """The record of what was archived does not read. `file`, `line` and `byte` say where."""
+
+    def __init__(self, file: Path, line: int, byte: int, seq: int, what: str) -> None:
+        super().__init__(file, line, byte, seq, what)
+        told = (
+            f"{file}, line {line} (byte {byte}): this record of what was archived does not read: "
+            f"{what}. Nothing was changed. Bring back a good copy of it, to be told what is "
+            "archived, and where"
+        )
+        self.args = (told,)
 
 
 class LogNewer(_AtALine):

@@ -200,7 +200,12 @@ class Followed(Synced):
             return False
         there = os.access(f"{self._folder}/{self._cursor.seq + 1:020}.jsonl", os.F_OK)
         if locked and not there:
-            if self._cursor.overtaken():
+            try:
+                overtaken = self._cursor.overtaken()
+            except FileNotFoundError:  # the queue was moved away
+                self.look(locked=True)
+                raise
+            if overtaken:
                 raise self._cursor.damaged(CUT_SHORT)
             self._begun = begun
         return there

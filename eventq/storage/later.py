@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,18 +33,22 @@ class Later:
         if self._timer is None:
             self._timer = threading.Timer(SECONDS, self._now)
             self._timer.daemon = True
+            atexit.register(self._now)  # the program may end before
             try:
                 self._timer.start()
             except RuntimeError:  # no more threads, or no more after the end of the program
                 self._timer = None
+                atexit.unregister(self._now)
                 self._sync()
 
     def _now(self) -> None:
         self._timer = None
+        atexit.unregister(self._now)
         with suppress(OSError, HandleFinished):
             self._sync()
 
     def stop(self) -> None:
         """Leave it to others."""
+        atexit.unregister(self._now)
         if self._timer is not None:
             self._timer.cancel()

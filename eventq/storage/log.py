@@ -91,19 +91,30 @@ class Log(Followed):
             self._leave_segment()
             return state
 
+    def _look(self) -> None:
+        """See that what stands at the path is what this handle has read, before its past is read
+        from there."""
+        with self.mutex, suppress(Archived):  # which is told by who needs what is archived
+            self.look()
+
     def state_at(self, seq: int) -> State:
-        """The state after this entry, which was read before. Raises LogDamaged where it is lost."""
+        """The state after this entry, which was read before. Raises LogDamaged where it is lost,
+        QueueReplaced."""
+        self._look()
         state = state_after(self.path, seq)
         if state.seq < seq:
             raise lost(self.path, seq)
         return state
 
     def seq_at(self, then: datetime) -> int:
-        """The seq of the last entry that is not later than this moment."""
+        """The seq of the last entry that is not later than this moment. Raises QueueReplaced."""
+        self._look()
         return seq_at(self._folder, then)
 
     def entries(self, since: int) -> Iterator[Entry]:
-        """The entries from this seq on, checked from the segment that holds it."""
+        """The entries from this seq on, checked from the segment that holds it. Raises
+        QueueReplaced."""
+        self._look()
         return entries_since(self.path, since)
 
     # Writing, under the lock.

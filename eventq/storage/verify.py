@@ -19,7 +19,7 @@ from attrs import frozen
 
 from eventq.core.events import Entry
 from eventq.core.state import State
-from eventq.storage.archived import away, needed
+from eventq.storage.archived import Moved, away, needed
 from eventq.storage.chain import GENESIS, fits, hash_of
 from eventq.storage.codec import decode, encode
 from eventq.storage.disk import open_to_read, read_file
@@ -148,7 +148,10 @@ class Verification:
         if not self.segments:
             return
         if self.segments[0] != 1:
-            self._begin_behind_the_archive()
+            before = away(self.log)
+            self.segments = find_segments(self.log)  # others may have brought some back meanwhile
+            if self.segments[0] != 1:
+                self._begin_behind(before)
         cursor = self._cursor
         strays = set(self.segments)
         damage: LogDamaged | None = None
@@ -184,11 +187,11 @@ class Verification:
             what = "no file of the log begins with this entry, which stands in another one"
             raise LogDamaged(segment_path(self.log, first), 1, 0, first, what)
 
-    def _begin_behind_the_archive(self) -> None:
+    def _begin_behind(self, archived: list[Moved]) -> None:
         """Take the hash that the record has of the last archived segment for that of the line
         before. Raises LogDamaged where what is missing was not archived."""
         first = self.segments[0]
-        before = [one for one in away(self.log) if one.first < first]
+        before = [one for one in archived if one.first < first]
         begins = [1, *(one.last + 1 for one in before)]
         if not before or begins != [*(one.first for one in before), first]:
             raise self._cursor.damaged(f"the log begins only with entry {first}")

@@ -8,7 +8,7 @@ as if they were one file; a line is named by its entry, and a segment by its pla
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def log_size(queue: Path) -> int:
 
 def _at(queue: Path, byte: int) -> tuple[Path, int]:
     """The segment that holds this byte, and where in it."""
-    for file in _files(queue):
+    for file in _files(queue) if byte >= 0 else []:
         size = file.stat().st_size
         if byte < size:
             return file, byte
@@ -89,7 +89,10 @@ def _no_redo(queue: Path) -> None:
 
 
 def cut_log(queue: Path, size: int) -> None:
-    """Let the log end after so many bytes: a segment that would begin there or later goes."""
+    """Let the log end after so many bytes: a segment that would begin there or later goes. Raises
+    IndexError where it has not so many."""
+    if not 0 <= size <= log_size(queue):
+        raise IndexError(f"the log of {queue} has {log_size(queue)} bytes")
     _no_redo(queue)
     for file in _files(queue):
         there = file.stat().st_size
@@ -113,30 +116,49 @@ def _changed(queue: Path, change: Callable[[list[tuple[Path, bytes]]], object]) 
             _write(file, data)
 
 
+def _line(queue: Path, lines: Sequence[object], seq: int) -> int:
+    """Where the line of this entry stands among these, which are all of the log."""
+    first = next(iter(find_segments(queue / "log")), 1)
+    return _there(lines, seq - first, f"line of entry {seq}")
+
+
+def _there(found: Sequence[object], index: int, what: str) -> int:
+    if not 0 <= index < len(found):
+        raise IndexError(f"the log has no {what}")
+    return index
+
+
 def lose_line(queue: Path, seq: int) -> None:
     """Let the line of this entry be missing."""
-    _changed(queue, lambda lines: lines.pop(seq - 1))
+    _changed(queue, lambda lines: lines.pop(_line(queue, lines, seq)))
 
 
 def double_line(queue: Path, seq: int) -> None:
     """Let the line of this entry stand there twice."""
-    _changed(queue, lambda lines: lines.insert(seq, lines[seq - 1]))
+
+    def double(lines: list[tuple[Path, bytes]]) -> None:
+        at = _line(queue, lines, seq)
+        lines.insert(at, lines[at])
+
+    _changed(queue, double)
 
 
 def swap_lines(queue: Path, one: int, other: int) -> None:
     """Let the lines of these entries stand in each other's place."""
 
     def swap(lines: list[tuple[Path, bytes]]) -> None:
-        (file, line), (other_file, other_line) = lines[one - 1], lines[other - 1]
-        lines[one - 1], lines[other - 1] = (file, other_line), (other_file, line)
+        here, there = _line(queue, lines, one), _line(queue, lines, other)
+        (file, line), (other_file, other_line) = lines[here], lines[there]
+        lines[here], lines[there] = (file, other_line), (other_file, line)
 
     _changed(queue, swap)
 
 
 def lose_segment(queue: Path, number: int) -> Path:
     """Let this file of the log be missing; the file."""
+    files = _files(queue)
+    file = files[_there(files, number, f"segment {number}")]
     _no_redo(queue)
-    file = _files(queue)[number]
     file.unlink()
     return file
 
@@ -146,13 +168,15 @@ def double_segment(queue: Path, number: int) -> Path:
     files = _files(queue)
     seq = int(files[-1].stem) + files[-1].read_bytes().count(b"\n")
     copy = segment_path(queue / "log", seq)
-    copy.write_bytes(files[number].read_bytes())
+    copy.write_bytes(files[_there(files, number, f"segment {number}")].read_bytes())
     return copy
 
 
 def swap_segments(queue: Path, one: int, other: int) -> None:
     """Let these two files of the log bear each other's name."""
     files = _files(queue)
+    for number in (one, other):
+        _there(files, number, f"segment {number}")
     data, other_data = files[one].read_bytes(), files[other].read_bytes()
     _write(files[one], other_data)
     _write(files[other], data)

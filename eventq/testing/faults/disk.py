@@ -59,6 +59,11 @@ def anywhere(size: int) -> Iterable[int]:
     return range(1, size)
 
 
+def _check_nth(nth: int) -> None:
+    if nth < 1:
+        raise ValueError(f"the first call from now is 1, and none is {nth}")
+
+
 class FaultyDisk(Disk):
     """A disk for tests, handed to `WorkQueue.open(..., disk=...)`.
 
@@ -96,17 +101,24 @@ class FaultyDisk(Disk):
         """Let the nth call from now fail: of this name (`"pwrite"`, `"fdatasync"` ...), or any.
 
         `error` is its errno; a write gets `written` bytes done before. So do as many `times` in a
-        row; None: all from there on, until `heal`.
+        row; None: all from there on, until `heal`. Raises ValueError for what can never come.
         """
+        if call is not None and not hasattr(Disk, call):
+            raise ValueError(f"a disk is never asked for {call!r}")
+        _check_nth(nth)
         times_ = float("inf") if times is None else times
         self._plans.append(_Plan(call, nth, times_, error, written))
 
     def shorten(self, nth: int = 1, *, to: int = 1) -> None:
-        """Let the nth write from now take only so many bytes, and say so, as a kernel may."""
+        """Let the nth write from now take only so many bytes, and say so, as a kernel may. Raises
+        ValueError for what can never come."""
+        _check_nth(nth)
         self._plans.append(_Plan("pwrite", nth, 1, None, to))
 
     def cut_power(self, nth: int = 1) -> None:
-        """Let the power go just before the nth call from now, of whatever name: see `PowerCut`."""
+        """Let the power go just before the nth call from now, of whatever name: see `PowerCut`.
+        Raises ValueError for what can never come."""
+        _check_nth(nth)
         self._power = len(self.calls) + nth
 
     def heal(self) -> None:
