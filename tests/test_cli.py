@@ -767,6 +767,13 @@ def test_who_asks_for_one_command_does_not_wait_for_the_others(queue: Path) -> N
     assert (ran.returncode, ran.stderr) == (0, "[]\n")
 
 
+def test_a_usage_error_is_told_whole_as_json(queue: Path) -> None:
+    """Also where the user's own words look like one."""
+    ran = eventq("at", "Error: x", "--queue", queue, "--json")
+    assert (ran.code, ran.error["error"]) == (2, "usage")
+    assert ran.error["message"].startswith("Invalid value for 'WHEN': 'Error: x' is neither")
+
+
 def test_it_tells_its_version() -> None:
     """Whether it is installed or not."""
     ran = process("--version")

@@ -125,12 +125,12 @@ def eventq() -> None:
 
 def _show_usage(error: click.ClickException, *, as_json: bool) -> None:
     """A command line that is wrong, as click tells it."""
-    if as_json:
-        facts = {"error": "usage", "exit": Exit.USAGE, "message": error.format_message()}
-        emit(facts, to_stderr=True)
-        return
     told = io.StringIO()
     error.show(told)
+    if as_json:
+        what = f"\n{told.getvalue()}".partition("\nError: ")[2].strip()
+        emit({"error": "usage", "exit": Exit.USAGE, "message": what}, to_stderr=True)
+        return
     for line in told.getvalue().splitlines():
         sys.stderr.write(inert(line) + "\n")
 

@@ -3,9 +3,11 @@
 * `model.Model` foretells what follows from each command, written the slow, obvious way.
 * `adapter.Adapter` is the little that the harness needs of a queue.
 * `pair.Pair` asks a queue and the model the same and compares everything after each command;
-  `pair.drive` does so from a seeded source, tens of thousands of times, and counts what fired.
-* `machine.QueueMachine` is a state machine for hypothesis, which finds the shortest way to a
-  difference. It alone needs hypothesis (`pip install eventq[testing]`); nothing else here does.
+  `pair.drive` does so from a seeded source, tens of thousands of times, counts what fired, and
+  tells the shortest way to a difference that is found in some hundreds of tries, within seconds.
+* `machine.QueueMachine` is a state machine for hypothesis, which looks for differences in ways of
+  its own, and longer for the shortest one. It alone needs hypothesis
+  (`pip install eventq[testing]`); nothing else here does.
 * `faults` is for what the log itself must withstand: a disk that fails at the nth call, what a
   power cut leaves, and every damage to its files.
 * `recording.Recorder` records what several callers at once are answered, in processes or threads;

@@ -7,6 +7,8 @@ seeded source (`drive`) and by the state machine of `eventq.testing.machine`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from random import Random
@@ -24,6 +26,7 @@ from eventq.testing.asks import Ask, draw_ask
 from eventq.testing.drawing import Draw, Seeded, draw_policy, draw_time
 from eventq.testing.facts import Look, canonical
 from eventq.testing.model import Model, Outcome
+from eventq.testing.shortest import shortest
 
 __all__ = ["Fired", "Pair", "Ticking", "crash", "drive", "step"]
 
@@ -270,19 +273,57 @@ def step(pair: Pair, draw: Draw) -> None:
         pair.ask(draw_ask(pair.model, draw, durable=pair.queue.durable))
 
 
-def drive(seed: int, commands: int, maker: Maker, fired: Fired | None = None) -> Fired:
+def drive(
+    seed: int, commands: int, maker: Maker, fired: Fired | None = None, *, tries: int = 500
+) -> Fired:
     """Ask one queue after the other so many commands in all, from a seeded source.
 
     The same seed asks the same, so that a failure comes back. Raises AssertionError where a queue
-    differs from the model.
+    differs from the model, with all that was asked of it: the shortest way there that is found in
+    so many `tries` of shorter ones.
     """
     fired = fired or Fired()
-    draw = Seeded(Random(seed))  # noqa: S311  # that it can be foretold is the point
+    source = Random(seed)  # noqa: S311  # that it can be foretold is the point
     while commands > 0:
-        pair = Pair(draw_policy(draw), maker, fired)
-        length = min(commands, draw.pick((20, 60, 100)))
-        commands -= length
-        for _ in range(length):
-            step(pair, draw)
-        pair.queue.shut()
+        policy = draw_policy(Seeded(source))
+        seeds = [source.getrandbits(32) for _ in range(min(commands, source.choice((20, 60, 100))))]
+        commands -= len(seeds)
+        difference, taken = _walk(policy, seeds, maker, fired)
+        if difference is not None:
+            raise _shortest(policy, seeds[:taken], maker, tries) or difference
     return fired
+
+
+def _walk(
+    policy: Policy, seeds: Sequence[int], maker: Maker, fired: Fired | None = None
+) -> tuple[AssertionError | None, int]:
+    """The difference that so many steps lead to, each drawn from a source of its own, if they do;
+    and how many were taken."""
+    pair, taken = None, 0
+    try:
+        pair = Pair(policy, maker, fired)
+        for seed in seeds:
+            taken += 1
+            step(pair, Seeded(Random(seed)))  # noqa: S311  # as above
+    except AssertionError as difference:
+        if pair is not None:
+            with suppress(Exception):  # the difference is what is to be told
+                pair.queue.shut()
+        return difference, taken
+    pair.queue.shut()
+    return None, taken
+
+
+def _shortest(
+    policy: Policy, seeds: Sequence[int], maker: Maker, tries: int
+) -> AssertionError | None:
+    """The difference at the end of the shortest way that is found to one, if it comes back; under
+    the plainest policy, if that does."""
+
+    def leads(way: Sequence[int]) -> int | None:
+        difference, taken = _walk(policy, way, maker)
+        return None if difference is None else taken
+
+    if tries > 0 and _walk(Policy(), seeds, maker)[0] is not None:
+        policy = Policy()
+    return _walk(policy, shortest(seeds, leads, tries), maker)[0]
