@@ -338,6 +338,16 @@ def test_a_directory_that_is_replaced_is_not_written_to(older: bool, tmp_path: P
     check(path)
 
 
+def test_a_directory_that_was_just_moved_away_is_told_as_such(tmp_path: Path) -> None:
+    """However short a while ago the handle has looked: not by the first file that is missed."""
+    with WorkQueue.open(tmp_path / "q") as q:
+        time.sleep(0.15)  # as long as a look is good for
+        assert q.task("a") is None  # this looks, without the lock
+        (tmp_path / "q").rename(tmp_path / "moved")
+        with pytest.raises(QueueReplaced):
+            q.enqueue("b")
+
+
 def test_no_name_is_made_in_a_directory_that_was_put_there(tmp_path: Path) -> None:
     """No segment and no snapshot, however short a while ago the handle has looked."""
     path, backup = tmp_path / "q", tmp_path / "backup"
