@@ -42,7 +42,7 @@ from eventq.storage.memory import MemoryLog
 from eventq.storage.payload import SIZE_LIMIT, Door
 from eventq.storage.segments import Cursor
 from eventq.storage.syncing import Durability
-from eventq.view import View
+from eventq.view import View, check_clock
 
 __all__ = ["NOT_TOLD", "Handle", "no_answer"]
 
@@ -133,6 +133,7 @@ class Handle(View):
         Door(size_limit).check_pool(told.get("pool"))
         if by is not None:
             check_name("by", by)
+        check_clock(clock)
         log = Log(
             folder_at("the path of a queue", path),
             read_only=read_only,

@@ -22,12 +22,18 @@ from eventq.storage.errors import Archived, HandleBusy, ReadOnly
 from eventq.storage.log import Log
 from eventq.storage.memory import MemoryLog
 
-__all__ = ["View"]
+__all__ = ["View", "check_clock"]
 
 T = TypeVar("T")
 
 END = datetime.max.replace(tzinfo=UTC)
 """The last time that there is."""
+
+
+def check_clock(clock: object) -> None:
+    """Raise BadValue for what cannot be asked for the time."""
+    if not callable(clock):
+        raise BadValue(f"clock must be a function that gives the time, not {clock!r}")
 
 
 class View:
@@ -40,8 +46,7 @@ class View:
         clock: Callable[[], datetime],
         undo: int,
     ) -> None:
-        if not callable(clock):
-            raise BadValue(f"clock must be a function that gives the time, not {clock!r}")
+        check_clock(clock)
         self._log = log
         self._current = Current(state, undo)
         self._clock = clock

@@ -80,6 +80,7 @@ def test_what_no_queue_can_be_opened_with_is_a_bad_value(
     with pytest.raises(BadValue, match=why):
         WorkQueue.open(**{"path": "q", **bad})
     assert not list(tmp_path.rglob("*.jsonl"))
+    assert callable(bad.get("clock")) or not list(tmp_path.iterdir())
 
 
 def test_a_folder_for_the_archive_is_looked_at_first(tmp_path: Path) -> None:

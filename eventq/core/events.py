@@ -123,6 +123,8 @@ class Readied(TaskEvent):
 
 @frozen
 class Delayed(TaskEvent):
+    """It waits until this time before it is ready."""
+
     until: datetime
 
 
@@ -148,6 +150,8 @@ class Started(_Started):
 
 @frozen
 class Renewed(TaskEvent):
+    """Its lease ends at this time now."""
+
     expires: datetime
 
 
@@ -158,11 +162,15 @@ class Released(TaskEvent):
 
 @frozen
 class Completed(TaskEvent):
+    """It has succeeded, with this result."""
+
     result: Any = None
 
 
 @frozen
 class Failed(TaskEvent):
+    """This attempt has failed, with the error that its worker told."""
+
     attempt: int
     error: str
     kind: Kind
@@ -170,6 +178,8 @@ class Failed(TaskEvent):
 
 @frozen
 class Expired(TaskEvent):
+    """The lease of this attempt ran out, which is a failure."""
+
     attempt: int
 
 
@@ -192,17 +202,17 @@ class Blocked(TaskEvent):
 
 @frozen
 class Unblocked(TaskEvent):
-    pass
+    """No root stands above it any more: it waits for what it needs."""
 
 
 @frozen
 class Redriven(TaskEvent):
-    pass
+    """It is dead, or parked, no more: its attempts start afresh."""
 
 
 @frozen
 class Restored(TaskEvent):
-    pass
+    """It is cancelled no more: its attempts start afresh."""
 
 
 @frozen
@@ -212,6 +222,8 @@ class Resolved(TaskEvent):
 
 @frozen
 class Cancelled(TaskEvent):
+    """It is not to be done; with the error that was given, if one was."""
+
     error: str | None = None
 
 
@@ -230,26 +242,28 @@ class Opened:
 
 @frozen
 class Closed:
-    pass
+    """No new tasks are admitted."""
 
 
 @frozen
 class Reopened:
-    pass
+    """New tasks are admitted again."""
 
 
 @frozen
 class Paused:
-    pass
+    """Nothing is handed out."""
 
 
 @frozen
 class Resumed:
-    pass
+    """Tasks are handed out again."""
 
 
 @frozen
 class Reconfigured:
+    """This was agreed, from here on."""
+
     policy: Policy
 
 

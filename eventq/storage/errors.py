@@ -134,11 +134,15 @@ class LinesLost(EventqError, ValueError):
     """A snapshot is ahead of its log: the last `lost` entries of the log are gone."""
 
     def __init__(self, path: Path, last: int, snapshot: int) -> None:
+        go_on = (
+            ""
+            if not last
+            else (f", or go on without what the snapshot knows in a copy: `{repair_words(path)}`")
+        )
         super().__init__(
             f"{path}: the log ends with entry {last}, but a snapshot was taken after entry "
             f"{snapshot}: {snapshot - last} entries are lost. Bring back the missing end of the "
-            "log, or go on without what the snapshot knows in a copy: "
-            f"`{repair_words(path)}`"
+            f"log{go_on}"
         )
         self.lost = snapshot - last
 
