@@ -242,6 +242,30 @@ def test_the_end_of_the_program_syncs_what_is_left(tmp_path: Path) -> None:
     assert ran.stdout.splitlines()[-2:] == ["end", "synced"]
 
 
+def test_a_forked_child_ends_without_a_sync_of_its_parent(tmp_path: Path) -> None:
+    """It would wait for a lock that a thread of the parent had, and nobody has in the child."""
+    program = (
+        "import os, sys, threading; from eventq import WorkQueue\n"
+        "q = WorkQueue.open(sys.argv[1], durability='process'); q.enqueue()\n"
+        "held, done = threading.Event(), threading.Event()\n"
+        "def hold():\n"
+        "    with q._log._syncing:\n"
+        "        held.set(); done.wait()\n"
+        "threading.Thread(target=hold).start(); held.wait()\n"
+        "child = os.fork()\n"
+        "if not child: sys.exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])); done.set()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "q"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ran.stdout == "7\n"
+
+
 def test_a_durability_that_nobody_knows(tmp_path: Path) -> None:
     """It is refused before anything is made."""
     with pytest.raises(BadValue, match="'power' or 'process', not 'none'"):

@@ -47,6 +47,10 @@ class Later:
         with suppress(OSError, HandleFinished):
             self._sync()
 
+    def forked(self) -> None:
+        """In a child that was forked: its end is not that of the program which asked."""
+        atexit.unregister(self._now)
+
     def stop(self) -> None:
         """Leave it to others."""
         atexit.unregister(self._now)

@@ -92,6 +92,8 @@ class Synced:
 
     def forked(self) -> None:
         """In a child that was forked: nothing of this is ours."""
+        if self._later is not None:
+            self._later.forked()
         self._finished = (
             f"it belongs to process {self._pid}, which was forked: open the queue again in this one"
         )
